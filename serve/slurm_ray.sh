@@ -1,10 +1,10 @@
 #!/bin/bash
-# Judge on the GPUs of several machines: a Ray cluster for the length of the job, one worker per GPU. From the checkout's
-# root with its environment active:
+# Judge on the GPUs of several machines. The job runs a Ray cluster with one worker per GPU. From the checkout's root,
+# with its environment active:
 #   sbatch serve/slurm_ray.sh pairs.jsonl -o judgments.jsonl --model my-judge --config configs/judge/vllm.yaml
-# The arguments after the script's name go to judgelm-batch. All machines must see the model and the environment. Add your
-# partition and account. Two minutes before its time limit the job is asked to stop; submit it again with the same
-# command to resume.
+# Arguments after the script name are passed to judgelm-batch. All machines must have access to the model and the
+# environment. Add your partition and account. Two minutes before its time limit, the job is asked to stop. To resume,
+# submit it again with the same command.
 #SBATCH --job-name=judgelm-batch
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
@@ -19,12 +19,12 @@ set -euo pipefail
 machines=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 first="${machines%%$'\n'*}"
 export RAY_USAGE_STATS_ENABLED=0 HEAD_ADDRESS="$first:$((20000 + SLURM_JOB_ID % 10000))"
-# A secret for this job, so that others on the network cannot use its cluster (Ray 2.52 and later).
+# A secret for this job prevents others on the network from using its cluster (Ray 2.52 and later).
 RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 
-# Without --cpus-per-task a step gets one core of each machine: srun does not take the job's (Slurm 22.05 and later).
-# SLURM_NODEID is known only inside srun. A node that starts before the head waits for it.
+# Without --cpus-per-task, a step gets one core per machine, because srun ignores the job's setting (Slurm 22.05 and
+# later). SLURM_NODEID is known only inside srun. Nodes that start before the head wait for it.
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 bash -c '
     cores=(--num-cpus "$SLURM_CPUS_PER_TASK")
     if [ "$SLURM_NODEID" -eq 0 ]; then
@@ -37,7 +37,7 @@ cluster=$!
 trap 'kill "$cluster" 2> /dev/null || true' EXIT
 
 nodes=0
-until [ "$nodes" -ge "${SLURM_JOB_NUM_NODES:-1}" ]; do  # so that all their GPUs are counted
+until [ "$nodes" -ge "${SLURM_JOB_NUM_NODES:-1}" ]; do  # so that all GPUs are counted
     kill -0 "$cluster"
     sleep 2
     nodes=$(python -c 'import ray, sys; ray.init(sys.argv[1], logging_level="ERROR"); print(len(ray.nodes()))' \

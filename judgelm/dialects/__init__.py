@@ -1,1 +1,1 @@
-"""Prompts that other programs send to GPT-4 as a judge: recognised, split, and answered as their parsers want it."""
+"""Recognise and split prompts that other programs send to GPT-4 as a judge, and reply as their parsers expect."""

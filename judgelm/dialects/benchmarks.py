@@ -1,7 +1,7 @@
 """Judges of chat benchmarks: Vicuna's review, MT-bench, FairEval, Arena-Hard, JudgeBench and RewardBench.
 
-All show answers in blocks with a start and an end. They differ in the names of the blocks and in the verdict: a line of
-scores, or a label such as `[[A]]` with or without a tie.
+Their prompts show each answer between start and end markers. They differ in the markers and in the verdict, which is a
+score line or a label such as `[[A]]`, with or without ties.
 """
 
 import json
@@ -55,10 +55,10 @@ def _system_offers(labels: Sequence[str], request: ChatRequest) -> bool:
     return _offers(request.messages[0].text, *labels)
 
 
-# Vicuna's review and its variants: `vicuna-review` is FastChat's first GPT-4 review (for general, coding and
-# mathematical questions), `alpaca-eval-lmsys` is alpaca_eval's copy, whose parser fails on equal scores, and `judgelm`
-# is JudgeLM's plain prompt, with or without a reference; JudgeBench sends it with other line ends. FairEval asks for
-# evidence first, and for the two scores in the last two lines. A score line has one space and nothing else.
+# Vicuna's review and its variants. `vicuna-review` is FastChat's first GPT-4 review (for general, coding and
+# mathematical questions). `alpaca-eval-lmsys` is alpaca_eval's copy, whose parser fails on equal scores. `judgelm` is
+# JudgeLM's plain prompt, with or without a reference; JudgeBench sends it with different line breaks. FairEval asks for
+# evidence first, and for the two scores on the last two lines. A score line is two scores separated by one space.
 _JUDGELM = TEMPLATES["judgelm"]
 _REVIEW_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "12")
 _REFERENCE_HEADING = "\n\n[Reference Answer]\n"
@@ -101,7 +101,7 @@ def _scored(ties: bool, task: JudgeTask, request: ChatRequest, result: JudgeResu
 
 
 def _fair_scores(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The client's parser rejects a line end after the last score."""
+    """The client's parser rejects a line break after the last score."""
     first, second = consistent_scores(task, result)
     words = f"{winner_sentence(task, result)} {safe_reason(result.reason)}".strip()
     scores = f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}"
@@ -140,9 +140,9 @@ _REVIEWS = (
     ),
 )
 
-# FastChat's MT-bench judge: pairs and single answers, with or without a reference, with one or two turns. The system
-# message of a pair asks for `[[A]]`, `[[B]]` or `[[C]]` (a tie); the instruction of a single answer asks for
-# `[[rating]]`. A dialogue shows the user's turns once per assistant, and once for the reference; this detects questions
+# FastChat's MT-bench judge handles pairs and single answers, with or without a reference, with one or two turns. For a
+# pair, the system message asks for `[[A]]`, `[[B]]` or `[[C]]` (a tie). For a single answer, the instruction asks for
+# `[[rating]]`. A dialogue repeats the user's turns for each assistant and for the reference, which reveals questions
 # that imitate a turn.
 _PAIR_LABELS = ("[[A]]", "[[B]]", "[[C]]")
 _GRADE_LABEL = "[[rating]]"
@@ -172,7 +172,7 @@ _DIALOGUES = {
 
 
 def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], bool], render: Render) -> Dialect:
-    """Dialect of conversations with the same user turns. The sample is the last turn."""
+    """Dialect for conversations with equal user turns. The last turn is the sample."""
     template = Pattern("\n\n\n".join(_DIALOGUES[slot] for slot in slots))
     same = {f"{slot}_question_{turn}": f"{slots[0]}_question_{turn}" for slot in slots[1:] for turn in (1, 2)}
     answers = [slot for slot in slots if slot != "reference"]
@@ -244,7 +244,7 @@ def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
     )
 
 
-# Arena-Hard's prompts: version 0.1 with its retry, version 2, and JudgeBench's copy with or without a tie. The system
+# Arena-Hard's prompts: version 0.1 with its retry, version 2, and JudgeBench's copy with or without ties. The system
 # message offers labels such as `[[A>>B]]`. All parsers accept a reply with exactly one label. Version 0.1 retries if it
 # finds none, and parses both replies together.
 _ARENA = TEMPLATES["arena-hard"]
@@ -280,16 +280,15 @@ def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
     return much if much in labels and lead >= _MUCH_BETTER else little
 
 
-# JudgeBench's judges: `vanilla`, and Skywork's critic. Both expect only the verdict, without ties. Skywork's parser
-# reads any capital A in the reply as the verdict A. OffsetBias shows the blocks of `vanilla` after rules; its prompt is
-# RewardBench's.
+# JudgeBench's judges `vanilla` and Skywork's critic expect only the verdict, without ties. Skywork's parser reads any
+# capital A in the reply as the verdict A. OffsetBias uses RewardBench's prompt, with rules before the `vanilla` blocks.
 _AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "AB")
 
 
 def _judgebench_dialect(
     name: str, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
 ) -> Dialect:
-    """Dialect whose instruction offers labels. JudgeBench drops the template's last line end."""
+    """Dialect whose instruction offers labels. JudgeBench drops the template's last line break."""
 
     def accepts(request: ChatRequest, split: TemplateSplit) -> bool:
         instruction = split.values["instruction"]
@@ -314,9 +313,9 @@ _JUDGEBENCH = (
     ),
 )
 
-# RewardBench's judges (Lambert et al. 2024; allenai/reward-bench): FastChat's prompts without a tie, four answers,
-# ratings, and prompts of judge models. Unlike FastChat's, the system message of its pairs does not offer `[[C]]` for a
-# tie. Its Prometheus prompt is recognised in `judge_models`.
+# RewardBench's judges (Lambert et al. 2024; allenai/reward-bench) use FastChat's prompts without ties, prompts with
+# four answers or ratings, and the prompts of judge models. Unlike FastChat's, their system message for pairs does not
+# offer `[[C]]` for a tie. `judge_models` recognises their Prometheus prompt.
 _LETTERS = "ABCD"
 _FOUR = Pattern(
     "[User Question]\n{question}"
@@ -357,7 +356,7 @@ _rated_text = _after_heading("\n\n[Query]\n", "### Task Description\n", "on a sc
 
 
 def _con_j_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The keys are Chinese; 30 characters are reserved for everything but the words."""
+    """The keys are Chinese. 30 characters are reserved for everything except the words."""
     words = scores_and_reason(result, room_for_words(request, 30))
     return json.dumps({"原因": words, "更好的回答": winner_of_two(task, result)}, ensure_ascii=False)
 
@@ -379,7 +378,7 @@ _JUDGE_MODELS = (
     ("rewardbench-atla", "\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>", _atla_text),
     ("rewardbench-rise", "\n问题：", "下面我会给出一个问题和两个回答", _letter_last),
 )
-"""Heading above the texts, required instructions, and replies."""
+"""Name, heading above the texts, required instructions, and reply function."""
 
 _REWARDBENCH = (
     template_dialect(

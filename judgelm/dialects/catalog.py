@@ -1,4 +1,4 @@
-"""All dialects, and the search for the dialect of a request."""
+"""All dialects, and the search for a request's dialect."""
 
 import re
 from bisect import bisect_left
@@ -23,9 +23,9 @@ DIALECTS: tuple[Dialect, ...] = (
 
 
 def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
-    """Return the dialect of a request and its task; None if no dialect recognises it.
+    """Return a request's dialect and task, or None if no dialect recognises it.
 
-    A certain split is preferred, then the longer fixed text.
+    Unambiguous splits are preferred, then longer fixed texts.
     """
     tried: list[tuple[Message, ...]] = []
     for form in _forms(request, dialects):
@@ -64,7 +64,7 @@ def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -
 
 
 def normalised(request: ChatRequest) -> ChatRequest:
-    """Return the request without differences that editors and gateways add, such as CRLF."""
+    """Return the request without changes made by editors and gateways, such as CRLF."""
     plain = _with_texts(request, lambda text: text.replace("\r\n", "\n").replace("\r", "\n").strip(_STRIPPED))
     return replace(plain, messages=tuple(message for message in plain.messages if message.text))
 
@@ -102,10 +102,10 @@ def wants_a_verdict(request: ChatRequest) -> bool:
 
 
 _MAX_COMPARED = 100_000
-"""Maximum compared characters of a message, to limit the cost of hostile prompts."""
+"""Maximum number of characters compared per message, to limit the cost of hostile prompts."""
 
 _LINE = 40
-"""Compared characters per line of fixed text, so that one long line does not decide alone."""
+"""Maximum number of characters compared per fixed line, so that no long line dominates."""
 
 _SHOWN = 60
 _MIN_PREFIX = 8
@@ -113,7 +113,7 @@ _MIN_PREFIX = 8
 
 
 class _Comparison(NamedTuple):
-    """The score is the number of characters in matching lines minus those in missing lines."""
+    """The score is the characters in matching lines minus those in missing lines."""
 
     score: int
     dialect: Dialect
@@ -122,7 +122,7 @@ class _Comparison(NamedTuple):
 
 
 def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
-    """Describe the nearest known prompt and the first difference; empty if none is near."""
+    """Describe the nearest known prompt and the first difference. Return "" if none is near."""
     texts = [message.text[:_MAX_COMPARED] for message in request.messages]
     compared = [
         _Comparison(_score(template, texts[place]), dialect, template, place)
@@ -169,7 +169,7 @@ def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
 
 
 def _mismatch(text: str, anchor: str, begin: int) -> str:
-    # how many characters of the anchor's start the text has
+    # length of the anchor's start that the text contains
     length = bisect_left(range(1, len(anchor)), True, key=lambda size: text.find(anchor[:size], begin) < 0)
     position = text.find(anchor[:length], begin) + length
     if length < min(_MIN_PREFIX, len(anchor)):

@@ -1,4 +1,4 @@
-"""Records that connect a client's request, a dialect and the judge.
+"""Records that connect a client's request, a dialect, and the judge.
 
 A dialect has two pure functions. `recognise` finds the question, answers, reference and kind of verdict in a request.
 `render` writes the judge's result in the format of the client's parser.
@@ -19,7 +19,7 @@ whether one answer is correct or meets a criterion. `prepare`: no verdict, but i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of a chat, its text parts joined."""
+    """A chat message with its text parts joined."""
 
     role: str
     text: str
@@ -41,8 +41,8 @@ class ChatRequest:
         messages: a plain completion has one message with role `prompt`.
         forced_tool: name of the tool that must be called.
         schema: JSON schema of the reply; `json_object` requests any JSON object.
-        temperature: like `stop` and `seed`, only for ordinary chats.
-        ignored: sampling fields without effect, such as `top_p`.
+        temperature: used only for ordinary chats, as are `stop` and `seed`.
+        ignored: unused sampling fields, such as `top_p`.
     """
 
     messages: tuple[Message, ...]
@@ -66,7 +66,7 @@ class ChatRequest:
         object.__setattr__(self, "roles", tuple(message.role for message in self.messages))
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
-        """Return the messages' texts if their roles are exactly these, else None."""
+        """Return the messages' texts if they have exactly these roles, else None."""
         return tuple(message.text for message in self.messages) if self.roles == roles else None
 
 
@@ -75,10 +75,10 @@ class JudgeTask:
     """The judgment requested by a client.
 
     Attributes:
-        sample: answers in the order shown. `metadata` may have `criterion` and the `turns` of a dialogue.
+        sample: answers in the order shown. `metadata` may have `criterion` and a dialogue's `turns`.
         scale: the client's lowest and highest grade.
-        facts: properties of the prompt for `render`.
-        doubt: why the split may be wrong.
+        facts: prompt properties for `render`.
+        doubt: reason why the split may be wrong.
     """
 
     dialect: str
@@ -95,12 +95,12 @@ class JudgeResult:
 
     Attributes:
         scores: expected score of each answer.
-        first_better: P(the first answer shown is better), ties counted half.
+        first_better: P(the first answer shown is better), with ties counted as half.
         tie: P(both have the same score).
-        draws: a score line per reply, drawn from the judge's distribution.
-        grades: scores of a single answer with their probabilities.
+        draws: one score line per reply, drawn from the judge's distribution.
+        grades: scores of a single answer and their probabilities.
         correct: P(the answer is correct or meets the criterion).
-        batch: results of the samples in the task's fact `batch`.
+        batch: results for the samples in the task's `batch` fact.
     """
 
     winner: Winner | None = None
@@ -117,7 +117,7 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """A token of a reply, with its candidates and their log-probabilities."""
+    """A reply token, with candidates and their log-probabilities."""
 
     token: str
     logprob: float
@@ -126,7 +126,7 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The reply to a client: `texts`, or a call of `tool`. `logprobs` are of the tokens of the first text."""
+    """The reply to a client: `texts`, or a call to `tool`. `logprobs` cover the tokens of the first text."""
 
     texts: tuple[str, ...] = ()
     tool: str | None = None
@@ -136,7 +136,7 @@ class Reply:
 
 Render = Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
 ReplyText = Callable[[JudgeTask, ChatRequest, JudgeResult], str]
-"""Writes the text of one reply."""
+"""Renders the text of one reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +144,8 @@ class Dialect:
     """Prompts and replies of one client.
 
     Attributes:
-        render: writes the reply, with exactly one verdict and no text of the answers.
-        templates: for `nearest_prompt`.
+        render: writes the reply, with exactly one verdict and no text from the answers.
+        templates: used by `nearest_prompt`.
     """
 
     name: str
@@ -163,13 +163,13 @@ def user_text(request: ChatRequest) -> str | None:
 
 
 def lone_text(request: ChatRequest) -> str | None:
-    """Return a plain prompt, or a chat's only message from the user."""
+    """Return a plain prompt, or a chat's only user message."""
     texts = request.only("prompt") or request.only("user")
     return None if texts is None else texts[0]
 
 
 def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatRequest], str | None]:
-    """Return a function for the stripped last message of a chat with exactly these roles."""
+    """Return a getter for the stripped last message of a chat with exactly these roles."""
 
     def text(request: ChatRequest) -> str | None:
         texts = request.only(*roles)
@@ -184,12 +184,12 @@ def digest(text: str) -> str:
 
 
 def ambiguity_note(*splits: TemplateSplit) -> str:
-    """Return the doubt about ambiguous splits."""
+    """Return a note if a split is ambiguous."""
     return AMBIGUOUS if any(split.ambiguous for split in splits) else ""
 
 
 def sample_of(question: str, answers: Sequence[str], reference: str | None = None, **metadata: object) -> Sample:
-    """Return a sample with a hash of its texts as id."""
+    """Return a sample with a hash of its texts as its id."""
     name = digest("\0".join([question, *answers]))[:16]
     present = {key: value for key, value in metadata.items() if value is not None}
     return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=present)
@@ -205,9 +205,9 @@ def task_from_split(
     answers: Sequence[str] = ("first", "second"),
     **metadata: object,
 ) -> JudgeTask:
-    """Return the task of a split with slots `question`, `first`, `second`, `reference`, `criterion` or `input`.
+    """Return the task for a split with slots `question`, `first`, `second`, `reference`, `criterion` or `input`.
 
-    `answers` are the slots of the answers, of which the split may lack some.
+    `answers` are the answer slots, some of which may be missing.
     """
     values = split.values
     texts: dict[str, object] = {name: values[name] for name in ("criterion", "input") if name in values}

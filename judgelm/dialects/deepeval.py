@@ -30,8 +30,8 @@ from judgelm.dialects.replies import (
 from judgelm.dialects.splits import TEMPLATES, Pattern
 from judgelm.records import Sample
 
-# DeepEval's G-Eval: the request for evaluation steps of a criterion, the request for a grade, and its strict form.
-# Users choose the fields, so texts are split by the list of field names in the prompt.
+# DeepEval's G-Eval requests evaluation steps for a criterion, then a grade, optionally in strict mode. Users choose the
+# fields, so texts are split by the list of field names in the prompt.
 _FIELDS = (
     *("Input", "Actual Output", "Expected Output", "Context", "Retrieval Context", "Metadata", "Tags"),
     *("Expected Tools", "Tools Called"),
@@ -73,7 +73,7 @@ def _recognise_grade(request: ChatRequest) -> JudgeTask | None:
     if sample is None:
         return None
     if _CASE_START in rest:
-        why = "a text holds the line that starts the test case"
+        why = "a text contains the line that starts the test case"
     scale = (float(wanted[1]), float(wanted[2]))
     return JudgeTask(dialect="deepeval-geval", kind="grade", sample=sample, scale=scale, doubt=why)
 
@@ -90,7 +90,7 @@ def _recognise_strict(request: ChatRequest) -> JudgeTask | None:
     if sample is None:
         return None
     if start in fields:
-        why = "a text holds the line that starts the first field"
+        why = "a text contains the line that starts the first field"
     return JudgeTask(dialect="deepeval-geval-strict", kind="label", sample=sample, doubt=why or ambiguity_note(split))
 
 
@@ -117,7 +117,7 @@ def _slot(name: str) -> str:
 
 
 def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """A whole grade with probabilities if the client requests them, else a decimal."""
+    """Return a whole grade with probabilities if the client requests them, else a decimal."""
     assert task.scale is not None
     scale = task.scale
     drawn = results_per_reply(request, result)
@@ -138,7 +138,7 @@ def _graded(result: JudgeResult, grade: str) -> str:
 
 
 def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
-    """A score between two whole grades is split between them; the mean is the expected grade."""
+    """Split scores between the nearest whole grades. The mean is the expected grade."""
     shares: dict[int, float] = {}
     for score, share in result.grades or ((expected_grade(result), 1.0),):
         rescaled = rescale(score, scale)

@@ -34,8 +34,8 @@ from judgelm.dialects.replies import (
 from judgelm.dialects.splits import TEMPLATES, TemplateSplit
 from judgelm.records import Sample
 
-# Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), bare or in Llama 2's brackets.
-# JudgeBench's pairwise prompt lacks the query.
+# Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), with or without Llama 2's
+# tags. JudgeBench's pairwise prompt lacks the query.
 _AUTOJ_END = "\n***\n[END DATA]\n\n"
 _AUTOJ_SCALE = (1.0, 10.0)
 
@@ -54,13 +54,14 @@ def _autoj_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
     return reason_and_verdict(request, result, f"Rating: [[{grade_text(result, _AUTOJ_SCALE)}]]")
 
 
-# PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also from JudgeBench: `1`, `2` or `Tie` on the first line, then a
-# reason. The client strips the answers and removes special tokens from them. JudgeBench's prompt has no input.
+# PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also sent by JudgeBench. The first line of the reply is `1`, `2` or
+# `Tie`, followed by a reason. The client strips the answers and removes special tokens from them. JudgeBench's prompt
+# has no input.
 _PANDALM_REPLY = "{verdict}\n\n### Reason: {words}"
 
 
 def _pandalm_prompt(request: ChatRequest) -> str | None:
-    """Clients differ in the number of line ends."""
+    """The number of trailing line breaks varies between clients."""
     text = lone_text(request)
     return None if text is None else text.rstrip("\n")
 
@@ -71,12 +72,12 @@ def _pandalm_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
     return reason_and_verdict(request, result, verdict, _PANDALM_REPLY, taken=taken)
 
 
-# Prometheus (Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval): a grade of 1 to 5 by a rubric, or the
-# better of two responses. RewardBench and JudgeBench send the pair prompt with other instructions. The reply ends with
-# `[RESULT]` and the verdict, without ties.
+# Prometheus (Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval) grades a response from 1 to 5 by a rubric,
+# or chooses the better of two. RewardBench and JudgeBench send the pair prompt with other instructions. The reply ends
+# with `[RESULT]` and the verdict. Ties are not allowed.
 _PROMETHEUS_TASK = "###Task Description:\n"
 _PROMETHEUS_MARK = "[RESULT]"
-_PROMETHEUS_REFERENCE = "a reference answer"  # in the task's description if there is one
+_PROMETHEUS_REFERENCE = "a reference answer"  # in the task description if there is a reference
 _PROMETHEUS_SCALE = (1.0, 5.0)
 
 
@@ -107,17 +108,17 @@ def _prometheus_text(task: JudgeTask, request: ChatRequest, result: JudgeResult)
     return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.")
 
 
-# Flow-Judge (Flow AI 2024; flowaicom/flow-judge): inputs and an output in user-defined tags, a criterion and a rubric.
-# lighteval omits the inner tags, and its parser expects exactly one space on each side of the score. An input called
-# query, question or instruction is the question; one called reference or context is the reference; others are in the
-# sample's `inputs`. A rubric with the scores 0 and 1 requests a label, others a grade.
+# Flow-Judge (Flow AI 2024; flowaicom/flow-judge) has inputs and an output in user-defined tags, a criterion, and a
+# rubric. lighteval omits the inner tags, and its parser expects exactly one space on each side of the score. An input
+# called query, question or instruction is the question, and an input called reference or context is the reference. The
+# sample's `inputs` hold the rest. A rubric with the scores 0 and 1 requests a label; any other rubric requests a grade.
 _FLOWJUDGE = TEMPLATES["flowjudge"]
 _BY_REFERENCE = TEMPLATES["flowjudge-by-reference"]
 _RUBRIC_SCORE = re.compile(r"(?m)^- Score (-?\d{1,3}):")
 _TAG = re.compile(r"<([^<>/\n]{1,80})>\n")
 _QUESTION_TAGS = ("query", "question", "instruction", "prompt", "user_query", "user_question", "input")
 _REFERENCE_TAGS = ("reference_answer", "reference", "context")
-_REPLY_MARKUP = 50  # characters of a reply's tags
+_REPLY_MARKUP = 50  # number of characters in a reply's tags
 _MOST_TAGS = 32
 _MOST_TRIES = 2_000
 
@@ -158,7 +159,7 @@ def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
 
 @dataclass
 class _Tags:
-    """Enumerates the ways to parse tags, with a limit: texts may imitate tags thousands of times."""
+    """Enumerates the ways to parse tags, up to a limit, because texts may contain thousands of fake tags."""
 
     text: str
     tried: int = 0
@@ -204,9 +205,9 @@ def _flowjudge_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) 
     return reason_and_verdict(request, result, score, layout, otherwise="See the score.", taken=_REPLY_MARKUP)
 
 
-# G-Eval's original script: four metrics of a summary, each in a system message that requests a bare number. Users edit
-# the prompt files, so only the form at the end, the metric with its scale, and the headings are matched. Fluency has no
-# source text.
+# G-Eval's original script has four metrics for a summary, each with a system message that requests a bare number. Users
+# edit the prompt files, so only the form at the end, the metric with its scale, and the headings are matched. The
+# fluency prompt has no source text.
 _GEVAL_HEAD = re.compile(
     r"You will be given (?:one summary written for a news article|a news article)\..*?"
     r"\n\nEvaluation Criteria:\n\n(?P<criterion>.*?)(?=\n\n\nExample:\n)",
@@ -232,19 +233,19 @@ def _recognise_geval(request: ChatRequest) -> JudgeTask | None:
 
 
 def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The client reads the first number of each reply, including decimals, and averages over the replies."""
+    """The client reads the first number of each reply, including decimals, and averages them."""
     return grade_text(result, task.scale)
 
 
-# inspect_ai's model-graded scorers, with a criterion (`model_graded_qa`) or a reference answer (`model_graded_fact`).
-# Users write the instructions after the data. Replies are `C` or `I`, never `P` (partly correct). Source: requests and
-# replies captured from inspect_ai 0.3.
+# inspect_ai's model-graded scorers use a criterion (`model_graded_qa`) or a reference answer (`model_graded_fact`).
+# Users write the instructions that follow the data. Replies are `C` or `I`, never `P` (partly correct). Source:
+# requests and replies captured from inspect_ai 0.3.
 def _inspect_text(task: JudgeTask, result: JudgeResult) -> str:
     return f"{explanation(result)}\n\nGRADE: {'C' if is_fulfilled(result) else 'I'}"
 
 
-# SimpleQA's grader: `A` (correct) or `B` (incorrect). Users choose the worked examples. The probability that an answer
-# is correct does not separate wrong from not attempted, so `C` is never returned.
+# SimpleQA's grader replies `A` (correct) or `B` (incorrect). Users choose the worked examples. The probability that an
+# answer is correct does not separate "wrong" from "not attempted", so `C` is never returned.
 DIALECTS: tuple[Dialect, ...] = (
     *(
         template_dialect(

@@ -1,4 +1,4 @@
-"""Unrecognised prompts: recorded by a server, and turned into suggestions for a prompt file."""
+"""Record unrecognised prompts on a server, and suggest entries for a prompt file."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ MAX_LEARNED = 200
 _MAX_CHARACTERS = 100_000
 _MIN_SHARED = 40
 _NEAR = 80
-"""Characters before a slot that may name it."""
+"""Number of characters before a slot that may name it."""
 
 _ANSWER = r"\b(?:response|answer|output|assistant|reply|completion|candidate|submission|model)\w*\W{0,3}"
 _NAMED = tuple(
@@ -38,11 +38,11 @@ _NAMED = tuple(
     }.items()
 )
 _PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
-"""A label at the start of a line, a tag, the rest of a line, or a line end."""
+"""A label at the start of a line, a tag, the rest of a line, or a line break."""
 
 _BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
 _AFTER_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
-"""A common prefix or suffix of differing texts must end or start with a mark, so that no word is cut."""
+"""A common prefix must end with a mark, and a common suffix start with one, so that no word is cut."""
 
 
 def shared_parts(texts: Sequence[str]) -> list[str]:
@@ -63,7 +63,7 @@ def shared_parts(texts: Sequence[str]) -> list[str]:
 
 
 def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
-    """Runs of adjacent common pieces with a word, as positions in each text."""
+    """Return runs of adjacent common pieces that contain a word, as positions in each text."""
     places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
     for row in rows[1:]:
         pieces = [rows[0][place[0]] for place in places]
@@ -91,10 +91,10 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 class LearnedPrompts:
-    """Records unrecognised requests for `suggested_prompts`, one JSON line each, without duplicates and long prompts.
+    """Records unrecognised requests as JSON lines for `suggested_prompts`. Skips duplicates and long prompts.
 
     Raises:
-        ConfigError: the file cannot be opened, or has other lines.
+        ConfigError: the file cannot be opened, or contains other lines.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,25 +116,25 @@ class LearnedPrompts:
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        except OSError as error:  # such as a full disk; the request succeeds
+        except OSError as error:  # such as a full disk; the request still succeeds
             log.error("--learn %s: %s", self._path, error)
 
 
 def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
-    """Read the prompts recorded by `LearnedPrompts`. ConfigError: the file cannot be read or has other lines."""
+    """Read prompts recorded by `LearnedPrompts`. ConfigError: the file is unreadable or contains other lines."""
     try:
         rows = [json.loads(line)["messages"] for line in read_text(path).splitlines()]
         return [tuple(PromptMessage(**message) for message in row) for row in rows]
     except OSError as error:
-        raise ConfigError(f"{path}: cannot read: {error.strerror}; give the file of judgelm serve --learn") from error
+        raise ConfigError(f"{path}: cannot read: {error.strerror}; give a file written by serve --learn") from error
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"{path}: a line was not written by --learn ({error}); give another file") from error
 
 
 def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
-    """Suggest an entry of a prompt file for each kind of prompt, to be checked by the user.
+    """Suggest a prompt file entry for each kind of prompt, for the user to check.
 
-    Prompts of one kind have the same roles and common text. Slots are named by the words before them.
+    Prompts of one kind have the same roles and share fixed text. Slots are named after the words before them.
     """
     kinds: list[list[Sequence[PromptMessage]]] = []
     for prompt in prompts:
@@ -183,7 +183,7 @@ def _suggested_reply(text: str, slots: Sequence[str]) -> dict[str, Any]:
 
 
 def written(prompts: Sequence[Mapping[str, Any]]) -> str:
-    """Return entries of a prompt file as YAML, with multi-line texts as blocks."""
+    """Return entries of a prompt file as YAML, with multi-line strings as blocks."""
 
     class Dumper(yaml.SafeDumper):
         pass

@@ -17,9 +17,9 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit
 
-# openevals: any prompt with texts in tags, and a schema or a forced function called `score`. The type of the schema's
-# `score` (boolean, number in [0, 1], or a choice of numbers) is the kind of verdict. Some of the client's prompts look
-# for a fault, where a high score means a bad answer; the judge's grade is inverted for them.
+# openevals sends any prompt with texts in tags, and a schema or a forced function called `score`. The type of the
+# schema's `score` (boolean, number in [0, 1], or a choice of numbers) determines the kind of verdict. Some of the
+# client's prompts look for a fault, so a high score means a bad answer. The judge's grade is inverted for them.
 _FUNCTION = "score"
 _MET = "criteria in the prompt are met"
 
@@ -30,7 +30,7 @@ _FAULTS = (
     "You are an expert conversation evaluator. You will be shown a response from an AI agent.\n"
     "Your task is to assess whether the agent returned a blank, empty, or low-effort response.",
 )
-"""Starts of the client's prompts that look for a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
+"""Openings of prompts that look for a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
 
 _TAGS = (("input", "output"), ("inputs", "outputs"))
 _REFERENCE_END = "\n</reference_outputs>"
@@ -110,7 +110,7 @@ def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
-    """A boolean, a number with up to four decimals, or the nearest choice (of two the lower)."""
+    """Return a boolean, a number with up to four decimals, or the nearest choice (the lower on a tie)."""
     fault = bool(task.facts["fault"])
     if task.kind == "label":
         return is_fulfilled(result) != fault
@@ -123,8 +123,8 @@ def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
     return float(format_number(score, 4))
 
 
-# agentevals: openevals' requests about an agent's trajectory, alone or after a reference. The client writes messages in
-# role tags as one text. There is no question: the goal is the user's first message.
+# agentevals sends openevals' requests about an agent's trajectory, alone or after a reference. The client writes all
+# messages as one string with role tags. There is no question; the goal is the user's first message.
 _REFERENCE_TRAJECTORY, _TRAJECTORY = "<reference_trajectory>\n", "<trajectory>\n"
 _TRAJECTORY_END = "\n</trajectory>"
 _FIRST_USER = re.compile(r"(?:<system>\n.*?\n</system>\n\n)?<user>\n(.*?)\n</user>", re.DOTALL)

@@ -1,4 +1,4 @@
-r"""Custom prompts: a YAML file that describes a judge prompt and the format of the reply.
+r"""Custom prompts: a YAML file describes a judge prompt and its reply format.
 
     name: support-desk
     prompt:
@@ -15,8 +15,8 @@ r"""Custom prompts: a YAML file that describes a judge prompt and the format of 
       pair: {first: A, second: B, tie: C}
       text: "{reason}\n[[{verdict}]]"
 
-A file has one prompt or a list. Slots are `question`, `answer` or `answer_1`, `answer_2` and so on, `reference` and
-`criterion`. The judge sees the text of any other slot under the slot's name, unless it starts with `ignored`.
+A file contains one prompt or a list. Slots are `question`, `answer` or `answer_1`, `answer_2` and so on, `reference`,
+and `criterion`. The judge sees the text of any other slot under the slot's name, unless the name starts with `ignored`.
 `{{word}}` is a literal `{word}`.
 """
 
@@ -67,7 +67,7 @@ _STRICT = ConfigDict(extra="forbid")
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PromptMessage:
-    """A message of a prompt; `text` has slots in braces."""
+    """A prompt message. Its `text` contains slots in braces."""
 
     text: str
     role: str = "user"
@@ -75,7 +75,7 @@ class PromptMessage:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PairWords:
-    """Verdict words for a pair. Without `tie`, a tie goes to the more likely answer."""
+    """Verdict words for a pair. Without `tie`, ties go to the more likely answer."""
 
     first: str
     second: str
@@ -92,13 +92,13 @@ class LabelWords:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class ReplyForm:
-    """The reply that a client's parser expects, with one of `pair`, `choice`, `grade` and `label`.
+    """The reply that a client's parser expects. Set exactly one of `pair`, `choice`, `grade` and `label`.
 
     Attributes:
-        choice: a word for each of three or more answers.
-        grade: lowest and highest grade of one answer.
+        choice: words for three or more answers.
+        grade: lowest and highest grade of an answer.
         text: contains `{verdict}` and optionally `{reason}`, `{probability}`, `{score_1}` and `{score_2}` (1 to 10).
-        json: the same names by JSON field, instead of `text`.
+        json: the same names by JSON field; replaces `text`.
     """
 
     pair: PairWords | None = None
@@ -111,20 +111,20 @@ class ReplyForm:
 
     @property
     def kind(self) -> TaskKind:
-        """Kind of the tasks."""
+        """The task kind."""
         kinds: dict[TaskKind, object] = {
             "pair": self.pair, "choice": self.choice, "grade": self.grade, "label": self.label,
         }  # fmt: skip
         given = [kind for kind, value in kinds.items() if value is not None]
         if len(given) != 1:
-            finding = " and ".join(given) or "no verdict"
-            raise ConfigError(f"reply: has {finding}; give exactly one of {', '.join(kinds)}")
+            finding = " and ".join(given) or "none"
+            raise ConfigError(f"reply: expected exactly one of {', '.join(kinds)}, got {finding}")
         return given[0]
 
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class CustomPrompt:
-    """One prompt of a file."""
+    """One prompt in a file."""
 
     name: str
     reply: ReplyForm
@@ -135,7 +135,7 @@ _FILE = TypeAdapter(tuple[CustomPrompt, ...])
 
 
 def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
-    """Return the dialects of a YAML file; `known` are names in use.
+    """Return the dialects in a YAML file. `known` lists names already in use.
 
     Raises:
         ConfigError: the file cannot be read, or a prompt cannot be recognised or answered.
@@ -154,7 +154,7 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
     for custom in prompts:
         try:
             if not _NAME.fullmatch(custom.name) or custom.name in names:
-                raise ConfigError("the name is in use, or has characters other than a-z, 0-9 and hyphens")
+                raise ConfigError("the name is in use or contains characters other than a-z, 0-9 and hyphens")
             dialects.append(custom_dialect(custom))
         except ConfigError as error:
             raise ConfigError(f"{path}: {custom.name}: {error}") from None
@@ -163,7 +163,7 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
 
 
 def custom_dialect(custom: CustomPrompt) -> Dialect:
-    """Return the dialect of a prompt."""
+    """Return the dialect for a prompt."""
     roles = tuple(message.role for message in custom.prompt)
     patterns = [_pattern(message.text) for message in custom.prompt]
     kind = custom.reply.kind
@@ -186,7 +186,7 @@ def custom_dialect(custom: CustomPrompt) -> Dialect:
 
 
 def _pattern(text: str) -> Pattern:
-    """Repeated slots get separate names; their texts must be equal."""
+    """Give repeated slots separate names. Their texts must be equal."""
     pattern = Pattern(text.strip())
     seen: dict[str, int] = {}
     parts = [literal(pattern.anchors[0])]
@@ -195,7 +195,7 @@ def _pattern(text: str) -> Pattern:
         parts += [f"{{{slot if seen[slot] == 1 else f'{slot}__{seen[slot]}'}}}", literal(anchor)]
     for (first, second), anchor in zip(pairwise(pattern.slots), pattern.anchors[1:], strict=False):
         if not anchor:
-            raise ConfigError(f"{{{first}}} and {{{second}}} touch; put a fixed text between them")
+            raise ConfigError(f"{{{first}}} and {{{second}}} are adjacent; put fixed text between them")
     return Pattern("".join(parts))
 
 
@@ -220,16 +220,16 @@ def _check_answers(kind: TaskKind, slots: Sequence[str], reply: ReplyForm) -> No
     wanted = {"pair": 2, "choice": len(reply.choice or ())}.get(kind, 1)
     usual = ["answer"] if wanted == 1 else [f"answer_{index + 1}" for index in range(wanted)]
     if kind == "choice" and wanted < 3:
-        raise ConfigError(f"reply.choice: {wanted} words; expected at least three (use pair for two answers)")
+        raise ConfigError(f"reply.choice: expected at least three words, got {wanted}; use pair for two answers")
     if answers not in (usual, [f"answer_{index + 1}" for index in range(wanted)]):
         slots_text = ", ".join(answers) or "no answer"
-        raise ConfigError(f"a reply of kind {kind} needs the slots {', '.join(usual)}; the prompt has {slots_text}")
+        raise ConfigError(f"a {kind} reply requires the slots {', '.join(usual)}; the prompt has {slots_text}")
 
 
 def _check_reply(reply: ReplyForm) -> None:
     fields = list(reply.json.values())
     if reply.json and reply.text is not None:
-        raise ConfigError("reply: has both text and json; give one")
+        raise ConfigError("reply: contains both text and json; remove one")
     if unknown := [name for name in fields if name not in _FIELDS]:
         raise ConfigError(f"reply.json: unknown field {unknown[0]!r}; available: {', '.join(_FIELDS)}")
     text = reply.text
@@ -238,9 +238,9 @@ def _check_reply(reply: ReplyForm) -> None:
     named = reply.pair or reply.label
     words = [word for word in (astuple(named) if named else reply.choice or ()) if word is not None]
     if len(set(words)) < len(words) or not all(words):
-        raise ConfigError(f"reply: verdict words must differ and must not be empty, got {', '.join(map(repr, words))}")
+        raise ConfigError(f"reply: verdict words must be different and not empty, got {', '.join(map(repr, words))}")
     if reply.grade is not None and not reply.grade[0] < reply.grade[1]:
-        raise ConfigError(f"reply.grade: {list(reply.grade)}; expected the lowest and the highest grade")
+        raise ConfigError(f"reply.grade: expected the lowest and the highest grade, got {list(reply.grade)}")
 
 
 def _task(custom: CustomPrompt, kind: TaskKind, values: Mapping[str, str], doubt: str) -> JudgeTask:

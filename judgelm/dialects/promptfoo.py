@@ -24,8 +24,8 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import TEMPLATES, Pattern
 
-# promptfoo's model-graded assertions: llm-rubric, closed QA, factuality, G-Eval and select-best. The prompts of
-# llm-rubric and select-best show no question.
+# promptfoo's model-graded assertions: llm-rubric, closed QA, factuality, G-Eval and select-best. The llm-rubric and
+# select-best prompts do not show a question.
 _bare_user, _bare_system = last_text("user", strip=str.strip), last_text("system", strip=str.strip)
 _REPLY_STEPS = (
     "Note what the criteria ask of a reply.",
@@ -38,7 +38,7 @@ _BEST = (
 )
 _BEST_END = "\n\n\nOutput the index of the text that best fits the criteria. You must output a single integer."
 _MAX_TEXTS = 64
-"""Limit for hostile prompts with thousands of imitated texts."""
+"""Limit for hostile prompts that imitate thousands of texts."""
 
 
 def _recognise_best(request: ChatRequest) -> JudgeTask | None:
@@ -73,7 +73,7 @@ def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
-    """Only `C` (same details) or `D` (disagreement): the probability of a correct answer cannot show more."""
+    """Return only `C` (same details) or `D` (disagreement), because P(correct) cannot show more."""
     category = "C" if is_fulfilled(result) else "D"
     return json.dumps({"category": category, "reason": explanation(result)}, ensure_ascii=False)
 

@@ -1,4 +1,4 @@
-"""ragas' metrics."""
+"""Metrics of ragas."""
 
 import json
 import re
@@ -10,9 +10,9 @@ from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTa
 from judgelm.dialects.replies import each_reply, expected_grade, explanation, is_fulfilled, rescale, same_reply
 from judgelm.dialects.splits import Pattern
 
-# ragas: three metrics with built-in prompts, with texts in a JSON object after the instruction; the reply schema tells
-# which metric it is. The prompt of the discrete metric is the user's: texts are found by common labels at the start of
-# a line, and the split is always in doubt.
+# ragas has three metrics with built-in prompts, whose texts are in a JSON object after the instruction. The reply
+# schema identifies the metric. Users write the prompt of the discrete metric. Its texts are found by common labels at
+# the start of a line, so the split is always in doubt.
 _RAGAS_KINDS = {
     "ragas-aspect-critic": "AspectCriticOutput",
     "ragas-simple-criteria": "SimpleCriteriaOutput",
@@ -29,7 +29,7 @@ _RANGE = re.compile(
     r"\b(?P<low>\d+)\s*(?:to|-|–|and|through)\s*(?P<high>\d+)\b"
 )
 _MAX_RANGE = 100
-"""Ranges above it are something else, such as years."""
+"""Larger ranges mean something else, such as years."""
 
 _LEVEL = re.compile(r"score_?(\d+)_description")
 _DEFAULT_RANGE = (0.0, 5.0)
@@ -76,7 +76,7 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 
 def _range(criterion: str) -> tuple[float, float]:
-    """The range in a criterion, such as "0 to 5", preferably after a word for scoring."""
+    """Return a range in a criterion, such as "0 to 5", preferably after a word for scoring."""
     ranges = [match for match in _RANGE.finditer(criterion) if float(match["low"]) < float(match["high"]) <= _MAX_RANGE]
     if not ranges:
         return _DEFAULT_RANGE
@@ -122,7 +122,7 @@ def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
 
 
 def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
-    """Texts after common labels at the start of a line; None if there is no answer."""
+    """Return texts after common labels at the start of a line, or None if there is no answer."""
     text = "\n" + prompt
     starts = {}
     for part, labels in _LABELS.items():

@@ -1,4 +1,4 @@
-"""Building blocks of replies: verdicts, explanations and probabilities."""
+"""Building blocks for replies: verdicts, explanations, and probabilities."""
 
 import math
 import re
@@ -18,12 +18,12 @@ from judgelm.dialects.contract import (
 )
 from judgelm.records import Winner
 
-_LOWEST, _HIGHEST = 1.0, 10.0  # the judge's own scale
-_MARGIN = 0.1  # between scores that would contradict the winner
+_LOWEST, _HIGHEST = 1.0, 10.0  # the judge's scale
+_MARGIN = 0.1  # set between scores that contradict the winner
 
 
 def each_reply(text: ReplyText) -> Render:
-    """Return a `Dialect.render` that writes each reply from its result."""
+    """Return a `Dialect.render` that renders each reply from its result."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         return Reply(texts=tuple([text(task, request, drawn) for drawn in results_per_reply(request, result)]))
@@ -37,7 +37,7 @@ def same_reply(text: Callable[[JudgeTask, JudgeResult], str]) -> Render:
 
 
 def results_per_reply(request: ChatRequest, result: JudgeResult) -> tuple[JudgeResult, ...]:
-    """Return a draw per reply, or the result itself. Only the first has a reason."""
+    """Return one draw per reply, or the result itself. Only the first has a reason."""
     if request.n == 1 or len(result.draws) < request.n:
         return (result,) * request.n
     drawn = [replace(result, scores=draw, winner=_higher(draw), reason=None) for draw in result.draws[: request.n]]
@@ -68,7 +68,7 @@ def expected_grade(result: JudgeResult) -> float:
 
 
 def grade_text(result: JudgeResult, scale: tuple[float, float] | None, *, whole: bool = False) -> str:
-    """Return the expected grade on a client's scale, as text."""
+    """Return the expected grade on a client's scale as a string."""
     assert scale is not None, "a grade has a scale"
     return format_number(rescale(expected_grade(result), scale, whole=whole))
 
@@ -84,23 +84,23 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
 
 
 def winner_name(first: str, second: str) -> ReplyText:
-    """Return a function for the name of the better answer."""
+    """Return a function that names the better answer."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
 
 def winner_with_ties(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> Winner:
-    """Return the winner or a tie; without `ties` as `winner_of_two`."""
+    """Return the winner. `ties=False` breaks ties as in `winner_of_two`."""
     return "tie" if ties and result.winner == "tie" else winner_of_two(task, result)
 
 
 def winner_sentence(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> str:
-    """Return a sentence on the winner."""
+    """Return a sentence that names the winner."""
     winner = winner_with_ties(task, result, ties=ties)
     return "Both assistants are equally good." if winner == "tie" else f"Assistant {winner} is better."
 
 
 def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> tuple[str, str]:
-    """Return the expected scores; their mean, 0.1 apart, if they contradict the winner."""
+    """Return the expected scores, or values 0.1 apart around their mean if they contradict the winner."""
     first, second = (round(score, 2) for score in result.scores)
     winner = winner_with_ties(task, result, ties=ties)
     if (first == second) if winner == "tie" else ((first > second) if winner == 1 else (first < second)):
@@ -142,7 +142,7 @@ def format_number(value: float, digits: int = 2) -> str:
 
 
 def scores_in_words(result: JudgeResult) -> str:
-    """Return e.g. "Scores: 8.2 and 6.1 out of 10."; empty without scores."""
+    """Return e.g. "Scores: 8.2 and 6.1 out of 10.", or "" if there are no scores."""
     if not result.scores:
         return ""
     numbers = [format_number(score, 1) for score in result.scores]
@@ -164,12 +164,12 @@ def safe_reason(reason: str | None, *, digits: bool = True) -> str:
 
 
 def room_for_words(request: ChatRequest, taken: int) -> int | None:
-    """Return the characters left, at one per token; None if unlimited."""
+    """Return the number of characters left at one per token, or None if unlimited."""
     return None if request.max_tokens is None else max(0, request.max_tokens - taken)
 
 
 def scores_and_reason(result: JudgeResult, room: int | None) -> str:
-    """Return scores and reason on one line, with at most `room` characters."""
+    """Return the scores and the reason on one line of at most `room` characters."""
     words = scores_in_words(result)
     if room is not None and len(words) > room:
         return ""
@@ -178,7 +178,7 @@ def scores_and_reason(result: JudgeResult, room: int | None) -> str:
 
 
 def explanation(result: JudgeResult, *, digits: bool = True) -> str:
-    """Return scores and reason on one line; `digits=False` omits numbers."""
+    """Return the scores and the reason on one line. `digits=False` omits numbers."""
     parts = [scores_in_words(result)] if digits else []
     if digits and result.correct is not None:
         parts.append(f"Fulfilled with probability {format_number(result.correct)}.")
@@ -195,9 +195,9 @@ def reason_and_verdict(
     otherwise: str = "",
     taken: int | None = None,
 ) -> str:
-    """Return a verdict with scores and a reason that are cut to fit into `max_tokens`.
+    """Return a verdict with scores and a reason, truncated to fit into `max_tokens`.
 
-    `otherwise` replaces scores that do not fit. `taken` are the characters besides the words.
+    `otherwise` replaces scores that do not fit. `taken` is the number of all other characters.
     """
     room = room_for_words(request, len(layout.format(words="", verdict=verdict)) if taken is None else taken)
     words = scores_and_reason(result, room) or otherwise
@@ -205,7 +205,7 @@ def reason_and_verdict(
 
 
 def words_and_verdict(request: ChatRequest, words: str, verdict: str, layout: str = "{words}\n\n{verdict}") -> str:
-    """Return a verdict with words that are cut to fit into `max_tokens`."""
+    """Return a verdict with words, truncated to fit into `max_tokens`."""
     bare = layout.format(words="", verdict=verdict)
     words = words[: room_for_words(request, len(bare))].rstrip()
     return layout.format(words=words, verdict=verdict) if words else verdict
@@ -232,7 +232,7 @@ def likelier_answer(task: JudgeTask, result: JudgeResult) -> int:
 def verdict_logprobs(
     text: str, verdict: str, probabilities: Mapping[str, float], most: int
 ) -> tuple[TokenLogprobs, ...]:
-    """Return the tokens of a text that ends with its verdict; all others have probability 1."""
+    """Return the tokens of a text that ends with its verdict. Tokens before the verdict have probability 1."""
     before = [
         TokenLogprobs(token=piece, logprob=0.0, candidates=((piece, 0.0),)[:most])
         for piece in _PIECES.findall(text[: len(text) - len(verdict)])

@@ -27,14 +27,14 @@ _NAMES: dict[str, Winner] = {
 
 
 def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """Convert a reply to the request's `response_format`, if it has one and the reply is not a function call.
+    """Convert a reply to the request's `response_format`, if any. Function calls stay unchanged.
 
     Raises:
-        InputError: the format is not possible, or a required function is not called.
+        InputError: the reply does not fit the format, or a required function is not called.
     """
     if request.forced_tool is not None and reply.tool is None:
         raise InputError(
-            f'"tool_choice": prompts of {task.dialect} are answered with text, not a function call; omit tool_choice'
+            f'"tool_choice": {task.dialect} prompts are answered with text, not a function call; omit tool_choice'
         )
     if reply.tool is not None or (request.schema is None and not request.json_object):
         return reply
@@ -53,7 +53,7 @@ def _text(text: str, task: JudgeTask, request: ChatRequest, result: JudgeResult)
     written = None if row is None else json.dumps(row, ensure_ascii=False)
     if written is None or _misfit(written, request.schema):
         raise InputError(
-            f'"response_format": the reply in the format of {task.dialect} is {text!r:.80}: {finding}; omit '
+            f'"response_format": the {task.dialect} reply {text!r:.80} does not fit: {finding}; omit '
             "response_format, or use one verdict field with the choices A, B and optionally tie, and string fields"
         )
     return written
@@ -70,7 +70,7 @@ def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
 
 
 def _finding(value: Any, schema: object, place: str, depth: int) -> str:
-    """Why a value does not match a schema. Unsupported keywords never match."""
+    """Return the reason a value does not match a schema. Unsupported keywords never match."""
     if not isinstance(schema, Mapping) or depth == 0:
         return f"the schema of {place} is not supported"
     if unknown := sorted(str(name) for name in schema.keys() - _CHECKED - _ABOUT):
@@ -112,7 +112,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None if a field has another meaning, or there is not exactly one verdict."""
+    """Return None unless there is exactly one verdict and no field has another meaning."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
     for name, field in fields.items() if isinstance(fields, Mapping) else ():
@@ -138,7 +138,7 @@ def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> 
         return None
     low, high = task.scale
     if (field.get("minimum", low), field.get("maximum", high)) != (low, high):
-        return None  # another scale than in the prompt
+        return None  # the scale differs from the prompt's
     grade = rescale(expected_grade(result), task.scale, whole=field["type"] == "integer")
     return int(grade) if field["type"] == "integer" else round(grade, 2)
 

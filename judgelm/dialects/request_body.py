@@ -1,7 +1,7 @@
-"""Read the JSON body of a request for dialects, including oddities of real clients.
+"""Read JSON request bodies for dialects, including oddities of real clients.
 
-Known oddities: `null` for any field, `content` as a list of text parts, `max_tokens` as a list of one number, a system
-message alone, unknown fields. The role `developer` is read as `system`.
+Known oddities: `null` for any field, `content` as a list of text parts, `max_tokens` as a list of one number, only a
+system message, and unknown fields. The role `developer` is read as `system`.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from judgelm.errors import InputError
 from judgelm.records import MAX_TOKENS
 
 _NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}}
-"""Sampling fields without effect here, with their neutral values."""
+"""Ignored sampling fields and their neutral values."""
 
 _FORMATS = ("text", "json_object", "json_schema")
 _MAX_STOP = 1000
 _NOT_SHOWN = ("model", "messages", "prompt", "tools", "functions", "response_format")
-"""Too large for an error message."""
+"""Fields too large for an error message."""
 
 _StopText = Annotated[str, Field(max_length=_MAX_STOP)]
 
@@ -50,27 +50,27 @@ class TextPart(BaseModel):
 
 
 class MessageBody(BaseModel):
-    """A message of a chat."""
+    """A chat message."""
 
     role: str = Field(description="a text")
-    content: str | list[TextPart] | None = _expecting("a text or a list of text parts")
+    content: str | list[TextPart] | None = _expecting("a string or a list of text parts")
 
 
 class ResponseFormat(BaseModel):
-    """The format of the reply."""
+    """The reply format."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Any = None
 
 
 class StreamOptions(BaseModel):
-    """Options of a streamed reply."""
+    """Options for a streamed reply."""
 
     include_usage: bool | None = _expecting("true or false")
 
 
 class SamplingBody(BaseModel):
-    """Fields of chats and plain completions. A field's description is used in errors."""
+    """Fields of chats and plain completions. Errors quote a field's description."""
 
     model_config = ConfigDict(strict=True)
 
@@ -80,7 +80,7 @@ class SamplingBody(BaseModel):
     max_completion_tokens: Annotated[int | None, BeforeValidator(_only_item)] = _count(1, MAX_TOKENS)
     temperature: float | None = _range(0, 2)
     stop: _StopText | Annotated[list[_StopText], Field(max_length=16)] | None = _expecting(
-        f"a text or at most 16 texts of at most {_MAX_STOP} characters"
+        f"a string or at most 16 strings of at most {_MAX_STOP} characters"
     )
     seed: int | None = _expecting("a whole number")
     top_p: float | None = _range(0, 1)
@@ -121,7 +121,7 @@ class CompletionBody(SamplingBody):
     """Body of a plain completion with one prompt."""
 
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] = Field(
-        description="one text; send several prompts as several requests"
+        description="one string; send each prompt as a separate request"
     )
     logprobs: bool | Annotated[int, Field(ge=0, le=20)] | None = _expecting("a whole number from 0 to 20")
 

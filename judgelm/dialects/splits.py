@@ -1,8 +1,8 @@
-"""Split prompts into the texts between the fixed texts (anchors) of a client's template.
+"""Split prompts at the fixed texts (anchors) of a client's template.
 
-An answer may imitate an anchor. `Pattern.split` takes the earliest first anchors and the latest last anchors, in linear
-time. `resolve_split` searches, within limits, for the split with equal texts where a client repeats one, and with the
-fewest unmatched block marks.
+An answer may imitate an anchor. In linear time, `Pattern.split` takes the first half of the anchors as early as
+possible and the others as late as possible. `resolve_split` searches, within limits, for the split in which repeated
+texts are equal and the fewest block marks are unmatched.
 """
 
 import re
@@ -21,7 +21,7 @@ _LITERAL = re.compile(r"\{(\{[a-z_0-9]+\})\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateSplit:
-    """The slots' texts, and whether another split is possible."""
+    """The text of each slot, and whether another split is possible."""
 
     values: Mapping[str, str]
     ambiguous: bool
@@ -29,7 +29,7 @@ class TemplateSplit:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A client's template with a `{slot}` for each text. `{{word}}` is a literal `{word}`.
+    """A client's template with `{slot}` placeholders. `{{word}}` is a literal `{word}`.
 
     `anywhere` allows text before the first anchor and after the last.
     """
@@ -48,7 +48,7 @@ class Pattern:
         return tuple(_SLOT.split(self.template)[1::2])
 
     def split(self, text: str) -> TemplateSplit | None:
-        """Return the exact texts of the slots, which may be empty; None if the text does not match."""
+        """Return the exact text of each slot, possibly empty, or None if the text does not match."""
         first, last = self.anchors[0], self.anchors[-1]
         begin, end = (text.find(first), text.rfind(last)) if self.anywhere else (0, len(text) - len(last))
         if (
@@ -88,7 +88,7 @@ TEMPLATES: dict[str, Pattern] = {
     for section, texts in read_yaml(Path(__file__).with_name("templates.yaml")).items()
     for name, text in texts.items()
 }
-"""Templates of all clients by name."""
+"""All client templates by name."""
 
 
 def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
@@ -112,20 +112,20 @@ def _latest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int
 
 
 _MAX_POSITIONS = 5_000
-"""Maximum borders tried."""
+"""Maximum number of positions to try."""
 
 _CHARACTERS_PER_POSITION = 1_000
-"""Comparing this many repeated characters counts as one border."""
+"""Comparing this many repeated characters counts as one position."""
 
 _MAX_WAYS = 100
 _MAX_MARKS = 100_000
-"""Maximum block starts and ends counted over all ways."""
+"""Maximum number of block marks counted over all ways."""
 
 Blocks = Sequence[tuple[str, str]]
-"""Start and end of each block of a template."""
+"""Start and end of each template block."""
 
 Way = tuple[tuple[int, int], ...]
-"""Start and end of the text in each slot."""
+"""Start and end of each slot's text."""
 
 
 def resolve_split(
@@ -133,7 +133,7 @@ def resolve_split(
 ) -> TemplateSplit | None:
     """Return the most likely split, or None if the text does not match.
 
-    `same` are slots whose text equals that of an earlier slot, as `{later: earlier}`.
+    `same` maps slots to earlier slots that must have the same text.
     """
     outermost = pattern.split(text)
     if outermost is None or not (outermost.ambiguous or same):
@@ -152,7 +152,7 @@ def resolve_split(
 
 @dataclass
 class _Search:
-    """Enumerates all ways to split a text, those with early anchors first."""
+    """Enumerates all ways to split a text, earliest anchors first."""
 
     pattern: Pattern
     text: str
@@ -195,7 +195,7 @@ class _Search:
             self.given_up = self.given_up or len(positions) > _MAX_POSITIONS
 
     def _positions(self, anchor: str) -> list[int]:
-        """The first positions of an anchor, including overlaps."""
+        """Return the first positions of an anchor, including overlaps."""
         if anchor not in self.positions:
             positions = self.positions[anchor] = []
             position = self.text.find(anchor)
@@ -206,7 +206,7 @@ class _Search:
 
 
 Mark = re.Match[str]
-"""Start or end of a block; a start has group 1."""
+"""The start or end of a block. A start has group 1."""
 
 
 def _marks(text: str, start: str, end: str) -> list[Mark]:
@@ -232,7 +232,7 @@ def _unmatched_in(begin: int, end: int, marks: Sequence[Mark]) -> int:
 
 
 def latest_split(pattern: Pattern, text: str) -> TemplateSplit | None:
-    """Split with all borders as late as possible: a question may quote a prompt, with its first inner anchor."""
+    """Split at the latest positions, because a question may quote a prompt with its first inner anchor."""
     split = pattern.split(text)
     if split is None or not split.ambiguous:
         return split

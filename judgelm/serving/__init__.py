@@ -1,1 +1,1 @@
-"""The server that GPT-4-judge clients point at, and the page for people: importable apps around one engine."""
+"""The server for GPT-4-judge clients and the web page: importable apps around one engine."""

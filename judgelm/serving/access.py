@@ -1,4 +1,4 @@
-"""Access control: API keys, or known host names on servers without keys."""
+"""Access control: API keys, or known host names for servers without keys."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 """Header names are in lower case, as in ASGI."""
 
 EVERYONE = ""
-"""Owner of all files, batches and adapters on a server without keys."""
+"""The owner of all files, batches and adapters on a server without keys."""
 
 _BEARER = b"bearer "
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -31,9 +31,9 @@ class ApiKeys:
         return bool(self._digests)
 
     def owner(self, headers: Headers) -> str | None:
-        """Return a digest of the request's key, or `EVERYONE` without keys; None if the key is missing or invalid.
+        """Return a digest of the request's key, or None if it is missing or invalid. Without keys, return `EVERYONE`.
 
-        The key is in `Authorization: Bearer KEY`, Azure's `api-key` or Anthropic's `x-api-key`.
+        Keys are read from `Authorization: Bearer KEY`, Azure's `api-key` or Anthropic's `x-api-key`.
         """
         owner = None if self._digests else EVERYONE
         for name, value in headers:
@@ -54,9 +54,9 @@ def _digest(key: bytes) -> bytes:
 
 
 class KnownHosts:
-    """Host names of a server without a key or password: local names, its address and `allowed` names.
+    """Host names for a server without a key or password: local names, its address and `allowed` names.
 
-    This stops DNS rebinding and forms of other sites. 0.0.0.0 and :: allow all IP addresses, `*` all names.
+    This blocks DNS rebinding and forms on other sites. 0.0.0.0 and :: allow all IP addresses; `*` allows all names.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = (), *, way_out: str = "set a key (--api-key-file)") -> None:
@@ -71,7 +71,7 @@ class KnownHosts:
         self._way_out = way_out
 
     def refusal(self, headers: Headers) -> HttpError | None:
-        """Return the error for an unknown host (421) or a page of another site (403)."""
+        """Return the error for an unknown host (421) or a page from another site (403)."""
         sent: dict[bytes, list[str]] = {b"host": [], b"origin": []}
         for name, value in headers:
             if name in sent:

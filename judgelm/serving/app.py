@@ -33,10 +33,10 @@ log = logging.getLogger("judgelm.serving")
 
 _GONE = 499
 _ABOUT = """\
-An LLM judge with OpenAI's API. Prompts of known judging clients are answered in the format those clients expect.
+An LLM judge with OpenAI's API. Prompts from known judging clients are answered in the format that the client expects.
 
-Files, batches and loaded adapters belong to an API key; other keys get 404. A server without keys returns 421 for
-unknown host names and 403 for pages of other sites. JSON bodies with duplicate keys get 400."""
+Files, batches and loaded adapters belong to an API key, and other keys get a 404. A server without keys returns 421 for
+unknown host names and 403 for pages from other sites. JSON bodies with duplicate keys get a 400."""
 
 
 def create_app(
@@ -46,10 +46,10 @@ def create_app(
     *,
     request_log: RequestLog | None = None,
 ) -> FastAPI:
-    """Return the app. Its `state` has `traffic`, a `Traffic`, and `judges`, the `ServedJudges`.
+    """Return the app. Its `state` contains `traffic` (`Traffic`) and `judges` (`ServedJudges`).
 
-    The caller closes the worker, the judge and the request log. `adapters` are further judges on the same worker, by
-    name. There is no `/docs`, which would load scripts from other servers.
+    The caller closes the worker, the judge, and the request log. `adapters` are more judges on the same worker, by
+    name. There is no `/docs` because it would load scripts from other servers.
     """
     metrics = Metrics(handler.worker)
     judges = ServedJudges(handler, settings, adapters)
@@ -121,7 +121,7 @@ def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
         return await respond(request, HttpError(400, "invalid_json", "the body is nested too deeply"))
 
     async def gone(request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=_GONE)  # nobody reads it; it is counted in the metrics
+        return Response(status_code=_GONE)  # not read by anyone, but counted in the metrics
 
     for kind, on_error in (
         (HttpError, respond), (JudgelmError, judgelm), (ExceptionGroup, several), (HTTPException, routing),

@@ -1,9 +1,9 @@
-"""OpenAI's Batch API: files of requests that the server answers in the background.
+"""OpenAI's Batch API: the server answers files of requests in the background.
 
-Files and batches are kept in memory and belong to an API key; all keys have equal storage limits. `judgelm-batch`
+Files and batches are kept in memory and belong to an API key. All keys have equal storage limits. `judgelm-batch`
 answers the same files without a server.
 
-Source: requests and parsers of openai 3.52 (`files`, `batches`).
+Source: requests and parsers in openai 3.52 (`files`, `batches`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from judgelm.serving.settings import ServerSettings
 
 _MAX_FILES = _MAX_BATCHES = 1000
 _MAX_FILE_BYTES = 200 << 20
-_MAX_FORM_BYTES = 64 << 10  # of an upload without the file
+_MAX_FORM_BYTES = 64 << 10  # size of an upload without the file
 _MAX_FIELDS, _MAX_FIELD_BYTES = 16, 1 << 10
 _MAX_METADATA, _MAX_METADATA_KEY, _MAX_METADATA_VALUE = 16, 64, 512  # OpenAI's limits
 
@@ -59,8 +59,8 @@ class _Store:
     """Files and batches of one API key.
 
     Attributes:
-        bytes: in files, in uploads in progress, and in inputs and results of running batches.
-        running: number of running batches; each creates up to two files.
+        bytes: size of files, uploads in progress, and inputs and results of running batches.
+        running: number of running batches, each of which creates up to two files.
     """
 
     max_bytes: int
@@ -94,7 +94,7 @@ class _Store:
         return self.batches[batch_id]
 
     def add_batch(self, batch: Row) -> None:
-        """Store a batch. Beyond the limit, forget the oldest finished one."""
+        """Store a batch. If the limit is exceeded, drop the oldest finished batch."""
         self.batches[batch["id"]] = batch
         ended = (name for name, each in self.batches.items() if each["status"] not in ("in_progress", "cancelling"))
         if len(self.batches) > _MAX_BATCHES and (oldest := next(ended, None)):
@@ -102,7 +102,7 @@ class _Store:
 
 
 class BatchFiles:
-    """Files and batches of a server, separate for each API key."""
+    """A server's files and batches, separate for each API key."""
 
     def __init__(self, judges: ServedJudges, settings: ServerSettings, traffic: Traffic) -> None:
         self._judges, self._settings, self._traffic = judges, settings, traffic
@@ -110,7 +110,7 @@ class BatchFiles:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def routes(self) -> APIRouter:
-        """Return the routes of files and batches."""
+        """Return the routes for files and batches."""
         router = APIRouter()
         for method, path, summary, endpoint in (
             ("POST", "/v1/files", "Upload a file of requests", self._upload),
@@ -121,7 +121,7 @@ class BatchFiles:
             ("POST", "/v1/batches", "Answer the requests of a file", self._create),
             ("GET", "/v1/batches", "List the batches of this key", self._list_batches),
             ("GET", "/v1/batches/{batch_id}", "Show a batch", self._show_batch),
-            ("POST", "/v1/batches/{batch_id}/cancel", "Cancel a batch after its running requests", self._cancel),
+            ("POST", "/v1/batches/{batch_id}/cancel", "Cancel a batch once its running requests finish", self._cancel),
         ):
             router.add_api_route(path, endpoint, methods=[method], summary=summary, response_model=None)
         return router
@@ -158,17 +158,17 @@ class BatchFiles:
             ):
                 sent, purpose = form.get("file"), form.getlist("purpose")
                 if not isinstance(sent, UploadFile) or purpose != ["batch"]:
-                    raise HttpError(400, "invalid_value", 'expected "file", and "purpose" batch', param="file")
+                    raise HttpError(400, "invalid_value", 'expected "file", and "purpose" set to batch', param="file")
                 content = await sent.read()
         except HTTPException as error:
             raise HttpError(400, "invalid_form", f"the form cannot be read: {error.detail}", headers=CLOSE) from error
-        except UnicodeError as error:  # of the charset in the form
+        except UnicodeError as error:  # from the charset in the form
             raise HttpError(400, "invalid_form", "the form cannot be read: expected UTF-8", headers=CLOSE) from error
-        except OSError as error:  # of the temporary file
-            log.error("an upload: %s", error)
+        except OSError as error:  # from the temporary file
+            log.error("upload failed: %s", error)
             raise HttpError(507, "storage_full", "the disk is full; see the server log", headers=CLOSE) from error
         if len(content) > _MAX_FILE_BYTES:
-            raise HttpError(413, "body_too_large", f'"file": larger than {_MAX_FILE_BYTES} bytes', param="file")
+            raise HttpError(413, "body_too_large", f'"file": exceeds {_MAX_FILE_BYTES} bytes', param="file")
         return _File(name=(sent.filename or "requests.jsonl")[:_MAX_NAME], purpose="batch", content=content)
 
     async def _list_files(self, request: Request) -> Response:

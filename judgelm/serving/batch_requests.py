@@ -17,7 +17,7 @@ from judgelm.serving.openai_routes import CHAT, PLAIN, Reader, Writer, model_nam
 from judgelm.serving.responses_and_messages import OTHER_APIS
 
 MAX_CONCURRENT = 64
-"""Maximum requests of one key in the engine's queue."""
+"""Maximum number of requests per key in the engine's queue."""
 
 _RETRY_S = 0.2
 Row = dict[str, Any]
@@ -34,7 +34,7 @@ ROUTES: dict[str, tuple[Reader, Writer]] = {
     PLAIN: (read_completion, partial(_completion_row, True)),
     **OTHER_APIS,
 }
-"""Reader of the request and writer of the reply for each route."""
+"""Request reader and reply writer for each route."""
 
 
 def read_requests(text: str) -> list[Row]:
@@ -81,8 +81,8 @@ async def answer_rows(
         rows: from `read_requests`.
         find: returns the judge for a model name.
         done: called with each result as soon as it is available.
-        stopped: returns True when no further request should start.
-        slots: limits the requests in the queue; share it between concurrent batches.
+        stopped: returns True if no more requests should start.
+        slots: limits the number of queued requests. Share it between concurrent batches.
     """
     slots = slots or asyncio.Semaphore(MAX_CONCURRENT)
 

@@ -16,7 +16,7 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 
 def ask(request: Request) -> RequestFlow[Completion]:
-    """Yield one request and return its completion."""
+    """Yield a request and return its completion."""
     [completion] = yield [request]
     return completion
 
@@ -24,12 +24,12 @@ def ask(request: Request) -> RequestFlow[Completion]:
 def model_request(request: ChatRequest) -> Request:
     """Return the engine's request for an ordinary chat.
 
-    The default seed is a hash of the messages, so that the same request gives the same reply.
+    The default seed is a hash of the messages, so that equal requests get equal replies.
     """
     if request.forced_tool is not None or request.schema is not None or request.json_object:
         raise InputError(
-            '"tool_choice", "response_format": not supported in ordinary chats, and this prompt is not a known judge '
-            "prompt; request plain text"
+            '"tool_choice", "response_format": not supported in ordinary chats (this prompt is not a known judge '
+            "prompt); request plain text"
         )
     temperature = _DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
     message_hash = digest("\0".join(message.role + message.text for message in request.messages))
@@ -60,7 +60,7 @@ def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
 
 
 def chat_notes(request: ChatRequest) -> tuple[str, ...]:
-    """Return notes on the answer of an ordinary chat."""
+    """Return notes on an ordinary chat's answer."""
     notes = ["unrecognised prompt; answered as an ordinary chat"]
     if request.logprobs:
         notes.append("log-probabilities are not supported in ordinary chats")
@@ -82,7 +82,7 @@ def check_chat(engine: Engine) -> None:
 def stable_text(text: str, stop: Sequence[str]) -> str:
     """Return the part of an unfinished reply that further tokens cannot change.
 
-    This drops an incomplete character and a possible start of a stop text at the end.
+    This drops an incomplete character or a possible start of a stop string at the end.
     """
     text = text.rstrip(_INCOMPLETE)
     stopped = Sampling(max_tokens=1, stop=tuple(stop)).cut_at_stop(text)
@@ -97,7 +97,7 @@ def _prompt(request: ChatRequest) -> Prompt:
     spans: list[Span] = []
     for index, message in enumerate(request.messages):
         role = _role(index, message)
-        if spans and spans[-1].role == role:  # consecutive messages of one role are merged
+        if spans and spans[-1].role == role:  # merge consecutive messages with the same role
             spans.append(Span("\n\n", "question", role))
         spans.append(Span(message.text, "question", role))
     return Prompt(spans=tuple(spans), chat=True)

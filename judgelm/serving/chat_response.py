@@ -12,7 +12,7 @@ class UnrecognisedError(InputError):
 
 
 class UnjudgedError(JudgelmError):
-    """There is no readable verdict; `failure` says why."""
+    """There is no readable verdict. `failure` contains the reason."""
 
     def __init__(self, failure: Unparsed) -> None:
         wrote = f"; the judge wrote {failure.text!r}" if failure.text and failure.why else ""
@@ -26,8 +26,8 @@ class ChatResponse:
 
     Attributes:
         dialect: None for an ordinary chat.
-        thinking: before each text.
-        finish_reasons: `stop` or `length` for each text of an ordinary chat; verdicts always end with `stop`.
+        thinking: reasoning text before each reply.
+        finish_reasons: `stop` or `length` per text of an ordinary chat. Verdicts always end with `stop`.
     """
 
     reply: Reply

@@ -1,6 +1,6 @@
-"""An engine in a separate thread, shared by all requests and pages.
+"""Run an engine in a separate thread, shared by all requests and pages.
 
-All flows in flight share the engine's batch, as in a batch run. Equal flows are judged once.
+All flows in flight share the engine's batch, as in a batch run. Equal flows are judged only once.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class _Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerCounts:
-    """Counts of flows. `joined` ones waited for an equal flow; the futures of `dropped` ones were all cancelled."""
+    """Counts of flows. `joined` flows waited for an equal flow. All futures of `dropped` flows were cancelled."""
 
     submitted: int = 0
     joined: int = 0
@@ -57,14 +57,14 @@ class WorkerCounts:
 
 
 class EngineWorker:
-    """Drives flows of many callers in one thread.
+    """Runs flows from many callers in one thread.
 
     Args:
         engine: closed by the caller after the worker.
-        max_queue: maximum flows in flight, including the engine's batch.
+        max_queue: maximum number of flows in flight, including the engine's batch.
 
     Attributes:
-        broken: why the engine failed; None while it works.
+        broken: reason the engine failed, or None while it works.
     """
 
     def __init__(self, engine: Engine, *, max_queue: int = 4096) -> None:
@@ -88,12 +88,12 @@ class EngineWorker:
     ) -> "Future[Result]":
         """Start a flow and return a future for its result. Cancelling the future drops the flow.
 
-        Flows with equal keys wait for the first of them. `listener` is called in the engine's thread with each partial
-        reply; it must not block.
+        Flows with equal keys share one result. `listener` is called in the engine's thread with each partial reply, and
+        must not block.
 
         Raises:
             BusyError: the queue is full.
-            EngineError: the engine failed before.
+            EngineError: the engine has failed.
             ShutdownError: the worker is closing.
         """
         future: Future[Result] = Future()
@@ -125,14 +125,14 @@ class EngineWorker:
         return len(self._in_flight)
 
     def retry_after_s(self) -> int:
-        """Estimate the seconds until the queue is empty from the recent rate; at least 1."""
+        """Estimate the seconds until the queue is empty, at the recent rate. The minimum is 1."""
         if len(self._finished) < 2:
             return 1
         elapsed = self._finished[-1] - self._finished[0]
         return max(1, math.ceil(self.in_flight * elapsed / (len(self._finished) - 1)))
 
     def close(self, finish_s: float = 0.0) -> int:
-        """Reject new flows, wait up to `finish_s` for the others, and return the number of unfinished ones."""
+        """Reject new flows, wait up to `finish_s` for flows in flight, and return the number left unfinished."""
         self._closing = True
         until = time.monotonic() + finish_s
         while self._in_flight and self._thread.is_alive() and time.monotonic() < until:
@@ -168,12 +168,12 @@ class EngineWorker:
             ):  # fmt: skip
                 self._driven.discard(outcome.job)
                 self._finish(outcome)
-        except Exception as error:  # whatever the engine raises: every future must end
+        except Exception as error:  # of any kind, because every future must end
             self.broken = f"the engine failed: {error}"
             self._fail_all(EngineError(self.broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
-        """Yields None if no job is new. Blocks only while the engine is idle."""
+        """Yield None if there is no new job. Block only while the engine is idle."""
         while not (self._closing and not self._in_flight):
             try:
                 job = self._arrived.get_nowait() if self._driven else self._arrived.get(timeout=_IDLE_S)
@@ -237,7 +237,7 @@ _UPDATE_INTERVAL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PartialReply:
-    """A partial reply: `text` after `line`, the score line that a `reason` continues (else empty)."""
+    """A partial reply: `text` after `line`. If `text` is a `reason`, `line` is the score line, else empty."""
 
     line: str
     text: str
@@ -259,7 +259,7 @@ async def stream_flow(
 
     def update(request: Request, text: str) -> None:
         line = separate(request.prompt.prefill, bare=False).reply
-        reason = not request.sampling.stop and bool(line)  # score lines have a stop text
+        reason = not request.sampling.stop and bool(line)  # score lines have a stop string
         latest[request.key] = PartialReply(line.strip() if reason else "", text, reason)
 
     waiting = asyncio.wrap_future(worker.submit(begin, key=key, listener=update))

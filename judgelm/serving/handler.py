@@ -1,6 +1,6 @@
-"""Handler of client requests, without HTTP: recognise the prompt, judge it, and reply in the client's format.
+"""Handle client requests without HTTP: recognise the prompt, judge it, and reply in the client's format.
 
-All judges of a server share one `EngineWorker`, and so one engine.
+All judges of a server share one `EngineWorker`, and therefore one engine.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from judgelm.serving.judge_result import judge_result
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks
 
 _CACHED_MODES = 256
-_MAX_SYNC_CHARACTERS = 20_000  # longer requests are parsed in a thread: parsing would block the event loop
+_MAX_SYNC_CHARACTERS = 20_000  # longer requests are parsed in a thread, because parsing blocks the event loop
 
 _WAYS_OUT = "use a known client's prompt, describe this one with --prompts FILE, or start the server with --chat"
-_NO_CHAT = "it asks for a verdict in an unknown format: describe it with --prompts FILE"
+_NO_CHAT = "it asks for a verdict in an unknown format; describe it with --prompts FILE"
 
 Result = TypeVar("Result")
 
@@ -43,9 +43,9 @@ class HandlerOptions:
 
     Attributes:
         chat: answer unrecognised prompts as ordinary chats, unless they ask for a verdict.
-        both_orders: judge pairs in both orders, and three or more answers once per position of each answer.
-        reasons: generate reasons for replies that have room for them.
-        prompts: custom dialects, tried first.
+        both_orders: judge pairs in both orders, and three or more answers once per position.
+        reasons: generate reasons if they fit into the reply.
+        prompts: custom dialects, which are tried first.
         learn: called with each unrecognised request.
     """
 
@@ -66,7 +66,7 @@ class JudgeHandler:
     """Answers the requests of one judge. Call its methods from one event loop.
 
     Attributes:
-        adapter: this judge's adapter if it shares the engine with other judges.
+        adapter: this judge's adapter, if judges share the engine.
         in_flight: number of requests in progress.
     """
 
@@ -98,9 +98,9 @@ class JudgeHandler:
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """Yield the growing first text of an ordinary chat, then the response. For a verdict yield only the response.
+        """Yield the growing first text of an ordinary chat, then the response. A verdict yields only the response.
 
-        Closing the generator drops the work. Errors are as in `respond`.
+        Closing the generator drops the work. Raises the same errors as `respond`.
         """
         recognised = await self._recognise_async(request)
         if recognised is not None:
@@ -114,7 +114,7 @@ class JudgeHandler:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)
                     if not response.reply.texts[0].startswith(written):
-                        raise EngineError("a replica was lost during this reply, and the retry gave a different text")
+                        raise EngineError("a replica was lost during this reply, and the retry returned different text")
                     yield response
                 elif (text := stable_text(step[0].text, request.stop)) != written and text.startswith(written):
                     yield (written := text)
@@ -122,7 +122,7 @@ class JudgeHandler:
     async def run_task(self, task: ModeTask) -> Judgment:
         """Judge a sample. Cancelling drops the work."""
         if task.sample.images and not self.judge.engine.supports_images:
-            raise InputError('field "images": this judge does not support images; leave them out')
+            raise InputError('field "images": this judge does not support images; omit them')
         [judgment] = await self._run_tasks([task])
         return judgment
 
@@ -151,7 +151,7 @@ class JudgeHandler:
         dialect, task, tasks = recognised
         if self.judge.template.reading == "reward" and not all(len(each.sample.answers) == 2 for each in tasks):
             raise InputError(
-                "the judge is a reward model; its rewards have no scale, so clients can only compare two answers; "
+                "the judge is a reward model without a scale, so it can only compare two answers; "
                 "for rewards, call /v1/judge with mode reward"
             )
         judgments = await self._run_tasks(tasks)
@@ -178,7 +178,7 @@ class JudgeHandler:
             mode = self._mode(task.mode, json.dumps(task.options, sort_keys=True))
             sample = checked_sample(task.sample, mode)
             if mode.ignores_id and getattr(mode, "temperature", None) == 0:
-                sample = replace(sample, id="-")  # the id has no effect, and equal samples are judged once
+                sample = replace(sample, id="-")  # the id has no effect; equal samples are judged once
             flows.append((partial(mode, sample), self._key(mode, sample)))
         judgments = await self._run_all(flows)
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]

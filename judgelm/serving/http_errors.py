@@ -1,4 +1,4 @@
-"""Errors in OpenAI's format, and the limits on bodies and answers that raise them."""
+"""Errors in OpenAI's format, and limits on bodies and answers."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 CLOSE = {"Connection": "close"}
-"""Header of a reply to an unread body, whose rest must not be read as the next request."""
+"""Header for replies to unread bodies, so that the rest is not read as the next request."""
 
 
 class HttpError(Exception):
@@ -58,7 +58,7 @@ class HttpError(Exception):
 
 
 def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
-    """Return the HTTP error for an error of judgelm; `retry_after_s` is for a busy server."""
+    """Return the HTTP error for a judgelm error. `retry_after_s` is used if the server is busy."""
     match error:
         case UnrecognisedError():
             return HttpError(400, "unrecognised_prompt", str(error))
@@ -74,7 +74,7 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
         case ShutdownError():
             return shutdown_error()
         case EngineError():
-            log.error("the engine: %s", error)
+            log.error("engine error: %s", error)
             return HttpError(503, "engine_unavailable", "the judge's engine is not available; try again later")
         case InputError():
             field = _FIELD.match(str(error))
@@ -99,7 +99,7 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _JsonError(ValueError):
-    """JSON that Python accepts and `strict_json` does not."""
+    """JSON that Python accepts but `strict_json` rejects."""
 
 
 async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
@@ -110,7 +110,7 @@ async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
-    """Parse a JSON object as `strict_json` does."""
+    """Parse a JSON object with `strict_json`."""
     try:
         body = strict_json(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -123,7 +123,7 @@ def parse_json(raw: bytes) -> dict[str, Any]:
 
 
 def strict_json(text: str) -> Any:
-    """Parse a JSON text. Duplicate keys, infinite numbers and invalid UTF-8 are errors."""
+    """Parse JSON, rejecting duplicate keys, infinite numbers and invalid UTF-8."""
     try:
         value = _DECODER.decode(text)
         if _ESCAPED_SURROGATE.search(text):  # tokenizers reject lone surrogates
@@ -140,7 +140,7 @@ def strict_json(text: str) -> Any:
 
 
 def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected: str) -> Field | None:
-    """Return a field of a body; None if it is missing or null. InputError: it has another type."""
+    """Return a field of a body, or None if it is missing or null. InputError: the type is wrong."""
     value = body.get(name)
     if value is None or isinstance(value, kind):
         return value
@@ -148,12 +148,12 @@ def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected:
 
 
 def json_response(row: Mapping[str, Any]) -> Response:
-    """Return a response with this body."""
+    """Return a JSON response."""
     return Response(json.dumps(row, allow_nan=False).encode(), media_type="application/json")
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
-    """Wait for an answer until the client disconnects or the time is up. Read the body before."""
+    """Wait for an answer until the client disconnects or the time is up. Read the body first."""
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(request.receive())
     try:
@@ -185,13 +185,13 @@ def shutdown_error() -> HttpError:
 async def limited_body(
     request: Request, settings: ServerSettings, max_bytes: int, take: Callable[[int], None] = lambda size: None
 ) -> AsyncIterator[Request]:
-    """Return the request with limits on its body, which must be read within the block.
+    """Return the request with limits on its body. Read the body within the block.
 
-    The client has `body_timeout_s` per `max_body_bytes` or part of it.
+    The client has `body_timeout_s` for each `max_body_bytes`, or part of it.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)
-    too_large = HttpError(413, "body_too_large", f"the body is larger than {max_bytes} bytes", headers=CLOSE)
+    too_large = HttpError(413, "body_too_large", f"the body exceeds {max_bytes} bytes", headers=CLOSE)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > max_bytes:
         raise too_large

@@ -1,4 +1,4 @@
-"""Compute the result of a client's task from a judgment."""
+"""Compute the result of a client's task from its judgment."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9
-"""Probabilities and scores are rounded, so that float noise does not decide at 0.5 or at a client's limit."""
+"""Decimals kept, so that float noise does not decide at 0.5 or a client's limit."""
 
 Line = tuple[tuple[float, ...], float]
 """Scores in the order shown by the client, and their probability."""
@@ -19,11 +19,11 @@ Line = tuple[tuple[float, ...], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PromptScores:
-    """Scores of one prompt, in the order shown by the client.
+    """Scores from one prompt, in the order shown by the client.
 
     Attributes:
-        lines: score lines with their probabilities, which need not sum to 1.
-        note: why there is only a score line; empty for a distribution.
+        lines: score lines and their probabilities, which need not sum to 1.
+        note: reason there is only one score line; empty for a distribution.
     """
 
     lines: tuple[Line, ...]
@@ -34,7 +34,7 @@ class _PromptScores:
 
 
 def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> JudgeResult:
-    """Compute the result of a task from a judgment with a verdict; `sample_id` seeds the draws."""
+    """Compute a task's result from a judgment with a verdict. `sample_id` seeds the draws."""
     prompts = [_of_words(judgment, scale)] if judgment.reads_words else []
     prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
     notes = [task.doubt, *(scores.note for scores in prompts)]
@@ -61,7 +61,7 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
 
 
 def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
-    """Pairs judged by verdict words get the ends of the scale, weighted by P(first better)."""
+    """Give pairs judged by verdict words the ends of the scale, weighted by P(first better)."""
     assert judgment.scores is not None, "checked before"
     if judgment.probability is None:
         return _PromptScores(lines=((judgment.scores, 1.0),), expected=judgment.scores)
@@ -74,7 +74,7 @@ def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
 
 
 def likeliest_winner(first_better: float, tie: float) -> Winner:
-    """Return the most likely of first better, second better and tie; a tie if the first two are equally likely."""
+    """Return the most likely of first better, second better and tie. If the first two are equal, return a tie."""
     first, second = first_better - tie / 2, 1 - first_better - tie / 2
     lead = round(first - second, _DIGITS)
     if lead == 0 or round(tie - max(first, second), _DIGITS) > 0:
@@ -101,9 +101,9 @@ def _prompt_scores(shown: Shown) -> _PromptScores:
 def _line_note(shown: Shown, distribution: PairDistribution | GradeDistribution | None) -> str:
     if distribution is not None:
         share = 1 - distribution.unassigned
-        return f"all score lines together have probability {share:.2g}; only the written one is used"
+        return f"all score lines together have probability {share:.2g}; only the written line is used"
     if len(shown.order) > 2:
-        return "three or more answers are judged by the score line, without probabilities"
+        return "three or more answers are judged by the score line alone, without probabilities"
     return "the engine does not return probabilities; only the written score line is used"
 
 

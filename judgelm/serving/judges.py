@@ -1,4 +1,4 @@
-"""Judges of one server by name: the judge it was started with, and LoRA adapters on its model."""
+"""A server's judges by name: the judge it was started with, and LoRA adapters for the same model."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,13 +19,13 @@ from judgelm.serving.settings import ServerSettings
 
 _IDLE_CHECK_S = 0.05
 _MAX_LOADED = 64
-"""Maximum adapters that clients of one key may have loaded."""
+"""Maximum number of adapters loaded per key."""
 
 
 class ServedJudges:
-    """Finds the judge that a request names, and loads and unloads adapters while the server runs.
+    """Finds the judge named in a request, and loads and unloads adapters while the server runs.
 
-    A loaded adapter belongs to the client's key: other keys cannot see, use or unload it. Call the methods from the
+    A loaded adapter belongs to the client's key. Other keys cannot see, use or unload it. Call the methods from the
     server's event loop.
     """
 
@@ -41,11 +41,11 @@ class ServedJudges:
         self._loading: set[tuple[str, str]] = set()
 
     def listed(self, owner: str = EVERYONE) -> tuple[str, ...]:
-        """Return the names at `/v1/models` for a client; the first is the default."""
+        """Return the names listed at `/v1/models` for a client, the default first."""
         return (*self._base_names(), *self._shared, *self._loaded.get(owner, ()))
 
     def find(self, name: str | None, owner: str = EVERYONE) -> tuple[str, JudgeHandler]:
-        """Return a judge's own name and its handler; 404 if no judge has the name. None is the default judge."""
+        """Return a judge's name and handler, or raise a 404 error. None means the default judge."""
         listed = self.listed(owner)
         if name is None and listed:
             name = listed[0]
@@ -55,12 +55,12 @@ class ServedJudges:
         accepts_all = self._is_single and not self._settings.names
         if name is None or not (accepts_all or name in self._base_names()):
             message = f"model {str(name)[:100]!r} not found; available: {', '.join(listed) or 'none'}"
-            message += "; a server started without --name takes every name" if self._is_single else ""
+            message += "; a server started without --name accepts any name" if self._is_single else ""
             raise HttpError(404, "model_not_found", message, param="model")
         return self._settings.model, self.base
 
     def card(self, name: str, owner: str = EVERYONE) -> dict[str, Any]:
-        """Return the template, scale and mode of a judge, and the base of an adapter."""
+        """Return a judge's template, scale and mode, and an adapter's base."""
         _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format
@@ -69,7 +69,7 @@ class ServedJudges:
         return card | {"base": self._settings.model} if handler is not self.base else card
 
     async def load(self, name: str, path: str, owner: str = EVERYONE) -> None:
-        """Load an adapter from the server's folder under a name. Requests in flight wait while it is read."""
+        """Load an adapter from the server's folder under a name. Requests in flight wait during loading."""
         folder = self._folder(path)
         if name in self.listed(owner) or (owner, name) in self._loading:
             raise HttpError(409, "model_exists", f"model {name[:100]!r} exists; unload it first", param="lora_name")
@@ -91,7 +91,7 @@ class ServedJudges:
         adapters[name] = handler
 
     async def unload(self, name: str, owner: str = EVERYONE) -> None:
-        """Reject new requests for an adapter immediately, and free it after those in flight."""
+        """Reject new requests for an adapter immediately, and free it once requests in flight finish."""
         self._check_allowed()
         adapters = self._loaded.get(owner, {})
         if name in self._shared:
@@ -105,13 +105,13 @@ class ServedJudges:
             raise HttpError(404, "model_not_found", message, param="lora_name")
         handler = adapters.pop(name)
         if self._is_used(handler):
-            return  # the adapter has another name too
+            return  # the adapter also has another name
         engine = cast(HoldsAdapters, self.base.judge.engine)
         is_freed = False
         while not is_freed:
             await asyncio.sleep(_IDLE_CHECK_S)
             if self._is_used(handler):
-                return  # it was loaded again
+                return  # it was reloaded
             if handler.in_flight == 0:
                 is_freed = await self._in_engine_thread(lambda: engine.unload_adapter(str(handler.adapter)))
 
@@ -140,7 +140,7 @@ class ServedJudges:
         return folder
 
     async def _in_engine_thread(self, work: Callable[[], Any]) -> Any:
-        """Run work on the engine between two passes."""
+        """Run work in the engine thread between two passes."""
 
         def flow() -> RequestFlow[Any]:
             return work()
@@ -150,7 +150,7 @@ class ServedJudges:
 
 
 def adapter_handlers(base: JudgeHandler, adapters: Mapping[str, str]) -> dict[str, JudgeHandler]:
-    """Return handlers of adapters (folders or hub ids by name) that share the base's engine."""
+    """Return handlers for adapters (folders or hub ids by name) that share the base judge's engine."""
     judges = {name: base.judge.with_adapter(adapter) for name, adapter in adapters.items()}
     return {name: JudgeHandler(judge, base.worker, base.options) for name, judge in judges.items()}
 
@@ -159,7 +159,7 @@ def read_adapters(options: list[str]) -> dict[str, str]:
     """Read options of the form `NAME=ADAPTER`.
 
     Raises:
-        ConfigError: an option has another form, or a name is repeated.
+        ConfigError: an option has a different form, or a name is repeated.
     """
     adapters: dict[str, str] = {}
     for option in options:
@@ -167,7 +167,7 @@ def read_adapters(options: list[str]) -> dict[str, str]:
         if not (name and equals and adapter):
             raise ConfigError(f"--judge {option}: expected NAME=ADAPTER, such as helpfulness=my-adapter")
         if name in adapters:
-            raise ConfigError(f"--judge {option}: the name {name} is repeated; choose another")
+            raise ConfigError(f"--judge {option}: the name {name} is already used; choose another")
         adapters[name] = adapter
     return adapters
 
@@ -193,7 +193,7 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     for path, endpoint, summary, body in (
         ("/v1/load_lora_adapter", load, "Load a LoRA adapter from the server's folder as a judge", "LoadBody"),
-        ("/v1/unload_lora_adapter", unload, "Unload a LoRA adapter after its requests in flight", "UnloadBody"),
+        ("/v1/unload_lora_adapter", unload, "Unload a LoRA adapter once its requests finish", "UnloadBody"),
     ):
         router.post(path, summary=summary, responses=replies("Loaded"), openapi_extra=request_body(body))(endpoint)
     return router
@@ -204,5 +204,5 @@ async def _texts(request: Request, settings: ServerSettings, *names: str) -> lis
     texts = [body.get(name) for name in names]
     for name, text in zip(names, texts, strict=True):
         if not isinstance(text, str) or not text:
-            raise InputError(f'"{name}": expected a text')
+            raise InputError(f'"{name}": expected a string')
     return [str(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server."""
+"""Prometheus metrics for a server."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 
 
 class Metrics:
-    """Metrics of one server, separate from other servers in the process."""
+    """Metrics for one server, separate from other servers in the process."""
 
     def __init__(self, worker: EngineWorker) -> None:
         self._registry = registry = CollectorRegistry(auto_describe=True)
@@ -56,7 +56,7 @@ class _WorkerCollector:
     def collect(self) -> Iterator[Metric]:
         counts = self._worker.counts
         yield GaugeMetricFamily(
-            "judgelm_waiting", "Judgments in flight, including those in the engine.", self._worker.in_flight
+            "judgelm_waiting", "Judgments in flight, including judgments in the engine.", self._worker.in_flight
         )
         for name, meaning, count in (
             ("asked", "Judgments requested.", counts.submitted),

@@ -1,4 +1,4 @@
-"""Access control, shutdown, metrics and the request log for all requests."""
+"""Access control, shutdown, metrics, and the request log for all requests."""
 
 import asyncio
 import logging
@@ -17,12 +17,12 @@ from judgelm.serving.request_log import RequestLog, RequestRecord
 log = logging.getLogger("judgelm.serving")
 
 PROBES = ("/health", "/healthz", "/livez", "/readyz")
-"""Routes that need no key and answer during shutdown."""
+"""Routes that require no key and also respond during shutdown."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Unfinished requests and batches of a server, and whether it is shutting down."""
+    """A server's unfinished requests and batches, and whether it is shutting down."""
 
     in_flight: int = 0
     batches: int = 0
@@ -31,7 +31,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class RequestMiddleware:
-    """Counts and logs requests, rejects them without access or during shutdown, and handles unexpected errors."""
+    """Counts and logs requests, handles unexpected errors, and rejects requests without access or during shutdown."""
 
     app: ASGIApp
     keys: ApiKeys
@@ -73,9 +73,9 @@ class RequestMiddleware:
             if exchange.status:
                 return  # uvicorn closes the connection
             error = shutdown_error()
-        except Exception:  # the outermost handler: clients get a 500 with an id, whatever a library raised
+        except Exception:  # outermost handler: clients get a 500 with an id for any error
             log.exception("internal error")
-            if exchange.status:  # the reply has started: closing the connection is the only signal left
+            if exchange.status:  # the reply has started, so closing the connection is the only signal left
                 raise
             error = HttpError(500, "internal_error", "internal error; see the server log")
         scope["state"]["error"] = error.code
@@ -95,9 +95,9 @@ class RequestMiddleware:
 
 
 class _Exchange:
-    """A request and its reply. It adds the reply's id, and keeps bodies that are logged.
+    """A request and its reply. Adds an id to the reply, and keeps bodies for the log.
 
-    `count` is called once, before the last part of the reply is sent, so that a client then sees it in `/metrics`.
+    `count` is called once, before the last part of the reply is sent, so that `/metrics` includes the request then.
     """
 
     def __init__(self, receive: Receive, send: Send, count: Callable[[], None], *, keep: bool) -> None:

@@ -1,6 +1,6 @@
 """judgelm's own routes: judgments of samples (`/v1/judge`) and OpenRLHF's remote rewards (`/get_reward`).
 
-Source of the reward format: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client), `openrlhf/cli/serve_rm.py`.
+Source of the reward format: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client) and `openrlhf/cli/serve_rm.py`.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ _FLAGS = (
     *("both_orders", "order_rule", "tie_threshold", "accept_one_order", "temperature", "seed", "max_tokens"),
     *("distribution", "reasons", "close_threshold", "reason_tokens", "retry_unparseable"),
 )
-"""Mode options that a body may have at the top level, as in a configuration of judgelm-batch."""
+"""Mode options that a body may have at the top level, as in a judgelm-batch configuration."""
 
 _MAX_CONCURRENT = 256
-"""Samples of one request in the queue; leaves room for other clients."""
+"""Maximum number of queued samples per request, to leave room for other clients."""
 
 _END_TOKENS = re.compile(r"(?:\s*(?:<\|(?:im_end|endoftext|eot_id|end_of_text|end)\|>|</s>|<eos>|<end_of_turn>))+\s*$")
 """OpenRLHF decodes responses with special tokens."""
@@ -44,7 +44,7 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     async def judge(request: Request) -> Response:
         body = dict(await read_json(request, settings))
-        wanted = typed_field(body, "judge", str, "a text")  # `model` is a field of the sample
+        wanted = typed_field(body, "judge", str, "a string")  # `model` is a field of the sample
         name, handler = judges.find(wanted, request.state.owner)
         body.pop("judge", None)
         request.state.judge = name
@@ -73,12 +73,12 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
 
 def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
-    """Return the tasks of a body, and whether they come from a list under `samples`."""
+    """Return the tasks in a body, and whether they come from a `samples` list."""
     if "samples" not in body:
         return [read_task(_with_options(body, {}))], False
     samples = body["samples"]
     if not isinstance(samples, list) or not samples:
-        raise InputError('"samples": expected a list of samples, at least one')
+        raise InputError('"samples": expected a non-empty list of samples')
     shared = {name: value for name, value in body.items() if name != "samples"}
     if unknown := shared.keys() - {"mode", "options", *_FLAGS}:
         raise InputError(f'"{min(unknown)}": not allowed next to "samples"; put it into each sample')
@@ -94,19 +94,19 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
 
 
 def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[ModeTask]:
-    """Read OpenRLHF's `query`, `prompts` and `labels`. A response is compared with its label, or graded alone.
+    """Read OpenRLHF's `query`, `prompts` and `labels`. Responses are compared with their labels, or graded alone.
 
-    A label is a reference answer, null, or a JSON object with `question` and optionally `reference`.
+    A label is a reference answer, null, or a JSON object with `question` and an optional `reference`.
     """
     columns: list[list[Any]] = []
     for name in ("query", "prompts", "labels"):
         column = [None] * len(columns[0]) if name == "labels" and body.get(name) is None else body.get(name)
         if not isinstance(column, list) or not all(isinstance(each, str | None) for each in column):
-            raise InputError(f'"{name}": expected a list of texts, as OpenRLHF sends it')
+            raise InputError(f'"{name}": expected a list of strings, as sent by OpenRLHF')
         columns.append(column)
     queries, prompts, labels = columns
     if not queries or not len(queries) == len(prompts) == len(labels):
-        raise InputError(f"{len(queries)} queries, {len(prompts)} prompts and {len(labels)} labels; send one of each")
+        raise InputError(f"{len(queries)} queries, {len(prompts)} prompts and {len(labels)} labels; send equal numbers")
     tasks = []
     for index, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True)):
         if not prompt or not query or not query.startswith(prompt):
@@ -121,7 +121,7 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
 
 
 def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | None]:
-    """Prefer a question in the label: the prompt may contain chat template tokens."""
+    """Prefer the label's question, because the prompt may contain chat template tokens."""
     try:
         row = json.loads(label or "null")
     except ValueError:
@@ -136,7 +136,7 @@ def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | 
 
 
 def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
-    """OpenRLHF cannot skip a reward, so a failed judgment raises UnjudgedError."""
+    """Raise UnjudgedError for a failed judgment, because OpenRLHF cannot skip a reward."""
     if judgment.failure is not None:
         raise UnjudgedError(judgment.failure)
     reward = expected_score(judgment, scale) if len(judgment.scores or ()) == 1 else first_better(judgment)
@@ -145,7 +145,7 @@ def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
 
 
 def _with_options(row: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A sample's options override shared ones, and flags override `options`."""
+    """A sample's options override shared options, and flags override `options`."""
     options: dict[str, Any] = {}
     for source in (shared, row):
         own = source.get("options")

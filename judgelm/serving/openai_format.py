@@ -18,9 +18,9 @@ class Envelope:
     """OpenAI's JSON fields around a reply.
 
     Attributes:
-        model: name as sent by the client.
-        function: use the deprecated `function_call` instead of `tool_calls`.
-        usage: end a stream with token counts.
+        model: name sent by the client.
+        function: whether to use the deprecated `function_call` instead of `tool_calls`.
+        usage: whether a stream ends with token counts.
     """
 
     model: str
@@ -39,7 +39,7 @@ class Envelope:
 
 
 class StreamEncoder:
-    """Encodes a reply as events. Pieces are words, or tokens if their log-probabilities are known."""
+    """Encodes a reply as events, one per word, or per token if log-probabilities are known."""
 
     def __init__(self, envelope: Envelope) -> None:
         self._envelope = envelope
@@ -52,7 +52,7 @@ class StreamEncoder:
             yield self._delta(index, {"role": "assistant", "content": "", "refusal": None})
 
     def more(self, text: str) -> bytes:
-        """Return the event for the new part of the first text, which is now `text`."""
+        """Return the event for the new part of the first text, given its current `text`."""
         assert text.startswith(self._sent), "a sent text never changes"
         piece, offset = text[len(self._sent) :], len(self._sent)
         self._sent = text
@@ -112,7 +112,7 @@ def stream_events(response: ChatResponse, envelope: Envelope) -> Iterator[bytes]
 
 
 def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
-    """Return the whole reply."""
+    """Return the complete reply."""
     contents: list[dict[str, Any]]
     if envelope.plain:
         kind, contents = "text_completion", [{"text": text} for text in response.reply.texts]
@@ -131,7 +131,7 @@ _DONE = b"data: [DONE]\n\n"
 
 
 def usage(response: ChatResponse) -> dict[str, int]:
-    """Return the token counts of the prompts and completions."""
+    """Return token counts for prompts and completions."""
     prompt, completion = response.prompt_tokens, response.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
@@ -159,7 +159,7 @@ def _messages(response: ChatResponse, envelope: Envelope) -> list[dict[str, Any]
 
 
 def _thinking(index: int, response: ChatResponse) -> dict[str, str]:
-    """Thinking has a separate field, as in vLLM's server: a client's parser must not read it."""
+    """Thinking has a separate field, as in vLLM's server, so that client parsers do not read it."""
     thinking = response.thinking[index] if index < len(response.thinking) else ""
     return {"reasoning_content": thinking} if thinking else {}
 
@@ -185,7 +185,7 @@ def _tokens(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
 
 
 def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int = 0) -> dict[str, Any] | None:
-    """`offset` counts characters of a plain completion."""
+    """`offset` is a character position in a plain completion."""
     if not tokens:
         return None
     if not envelope.plain:

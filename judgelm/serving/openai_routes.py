@@ -39,21 +39,21 @@ PLAIN = "/v1/completions"
 ENGINE_CHAT = "/v1/engines/{model:path}/chat/completions"
 AZURE_CHAT = "/openai/v1/chat/completions"
 DEPLOYMENT_CHAT = "/openai/deployments/{model:path}/chat/completions"
-"""For Azure's clients with the server's root; also under `/v1`, for clients with the API's address."""
+"""For Azure clients. Clients that are given the API's address use it under `/v1`."""
 
 _MAX_NOTE = 2000
 _EVENTS = "text/event-stream"
 
 Updates = AsyncGenerator[str | ChatResponse, None]
-"""As from `JudgeHandler.stream`."""
+"""The output of `JudgeHandler.stream`."""
 
 Reader = Callable[[Mapping[str, Any]], ChatRequest]
 Writer = Callable[[ChatResponse, Mapping[str, Any], str], dict[str, Any]]
-"""Returns the reply's body from the response, the request's body and the judge's name."""
+"""Builds the reply's body from the response, the request's body and the judge's name."""
 
 
 def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> APIRouter:
-    """Return the routes. The judge named in the request answers it."""
+    """Return the routes. Each request is answered by the judge it names."""
     router = APIRouter()
 
     async def chat(request: Request) -> Response:
@@ -74,7 +74,7 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
         return json_response(completions.model(model, request.state.owner))
 
     judging = "Judge a chat prompt"
-    named = "As /v1/chat/completions, with the model in the path"
+    named = "Same as /v1/chat/completions, with the model in the path"
     post: tuple[tuple[str, Callable[..., Any], str, type[BaseModel], str], ...] = (
         (CHAT, chat, judging, ChatBody, "ChatCompletion"),
         (ENGINE_CHAT, named_chat, named, ChatBody, "ChatCompletion"),
@@ -92,7 +92,7 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
 
 
 class CompletionHandler:
-    """Completes requests of OpenAI's clients."""
+    """Answers requests from OpenAI clients."""
 
     def __init__(self, judges: ServedJudges, settings: ServerSettings) -> None:
         self._judges = judges
@@ -101,9 +101,9 @@ class CompletionHandler:
         self._began = int(time.time())
 
     async def complete(self, request: Request, read: Reader, *, plain: bool, model: str | None = None) -> Response:
-        """Answer a request, whole or streamed.
+        """Answer a request as a whole or as a stream.
 
-        A stream starts only when its first text is available, so that earlier failures have their own HTTP status.
+        A stream starts only when its first text is available, so that earlier failures get an HTTP status.
         """
         body, handler, name = await self._read(request, model)
         streaming = bool_field(body, "stream")
@@ -123,7 +123,7 @@ class CompletionHandler:
         return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
 
     async def answer(self, request: Request, read: Reader, write: Writer) -> Response:
-        """Answer a request of another API, without streaming."""
+        """Answer a request to another API, without streaming."""
         body, handler, name = await self._read(request, None)
         bool_field(body, "stream")
         response = await wait_for_answer(handler.respond(read(body)), request, self._settings)
@@ -139,7 +139,7 @@ class CompletionHandler:
     async def _stream(
         self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
     ) -> Response:
-        """A verdict is sent as one body."""
+        """Send a verdict as one body."""
         until = time.monotonic() + self._settings.request_timeout_s
         updates = handler.stream(chat_request)
         first = await wait_for_answer(anext(updates), request, self._settings)
@@ -203,7 +203,7 @@ class _EventStream(StreamingResponse):
 
 
 def model_name(body: Mapping[str, Any], in_path: str | None) -> str | None:
-    """Return the model named in the path or in the body."""
+    """Return the model named in the path or the body."""
     return in_path if in_path is not None else typed_field(body, "model", str, "a text")
 
 
@@ -214,7 +214,7 @@ def fingerprint(handler: JudgeHandler) -> str:
 
 
 def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
-    """Return headers with the prompt's dialect and the notes on the reply."""
+    """Return headers with the dialect and notes on the reply."""
     headers = {"X-Judgelm-Dialect": dialect or "none"}
     if notes:
         headers["X-Judgelm-Note"] = header_text("; ".join(notes))
@@ -222,11 +222,11 @@ def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
 
 
 def header_text(text: str) -> str:
-    """Return a text as one line of printable ASCII."""
+    """Convert a string to one line of printable ASCII."""
     shown = " ".join(text.split()).encode("ascii", "backslashreplace").decode()
     return "".join(letter if letter.isprintable() else "?" for letter in shown)[:_MAX_NOTE]
 
 
 def bool_field(body: Mapping[str, Any], name: str) -> bool:
-    """Return a boolean field; null and missing are false."""
+    """Return a boolean field, or False if it is null or missing."""
     return bool(typed_field(body, name, bool, "true or false"))

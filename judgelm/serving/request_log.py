@@ -19,13 +19,13 @@ class RequestRecord:
     """A finished request. Routes set `judge`, `dialect`, `error` and `tokens` in its state.
 
     Attributes:
-        route: path template, without texts of the client.
+        route: path template, without client data.
         status: 0 if no reply was sent.
         dialect: `none` for unrecognised prompts.
-        error: code; empty for success.
-        duration_s: from the request's headers to the end of the reply.
+        error: error code; empty on success.
+        duration_s: time from the request's headers to the end of the reply.
         prompt_tokens: None if nothing was judged.
-        failures: codes of judgments without a verdict.
+        failures: failure codes of judgments without a verdict.
     """
 
     id: str
@@ -43,13 +43,13 @@ class RequestRecord:
 
 class _LogFile(WatchedFileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
-        log.error("the request log %s: %s", self.baseFilename, sys.exception())
+        log.error("cannot write the request log %s: %s", self.baseFilename, sys.exception())
 
 
 class RequestLog:
     """Appends a JSON line per request to a file, and reopens the file after rotation.
 
-    A failed write is reported on stderr and retried later; the request succeeds. `texts` also logs bodies.
+    Failed writes are reported on stderr and retried later, and the request succeeds. `texts` also logs bodies.
     """
 
     def __init__(self, path: Path, *, texts: bool = False) -> None:
@@ -60,7 +60,7 @@ class RequestLog:
             raise RunError(f"{path}: cannot write the request log: {error.strerror}; choose another file") from error
 
     def write(self, record: RequestRecord, bodies: tuple[bytes, bytes] | None) -> None:
-        """Write a request's line; `bodies` are those of the request and the reply."""
+        """Write a line for a request. `bodies` are the bodies of the request and the reply."""
         row: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         for name in ("id", "method", "route", "status", "judge", "dialect", "error"):
             row[name] = getattr(record, name)
@@ -76,4 +76,4 @@ class RequestLog:
         try:
             self._handler.close()
         except OSError as error:
-            log.error("the request log %s: %s", self._handler.baseFilename, error)
+            log.error("cannot write the request log %s: %s", self._handler.baseFilename, error)

@@ -2,7 +2,7 @@
 
 Each body is converted to a chat completion and judged, and the reply is converted back. Streaming is not supported.
 
-Sources: requests and parsers of openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`messages.create`).
+Sources: requests and parsers in openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`messages.create`).
 """
 
 import json
@@ -23,7 +23,7 @@ from judgelm.serving.openai_format import chat_logprobs
 from judgelm.serving.openai_routes import CompletionHandler, Reader, Writer
 
 _TEXTS = ("text", "input_text", "output_text")
-_TEXT_TYPES = f"a text or a list of parts of type {', '.join(_TEXTS)}"
+_TEXT_TYPES = f"a string or a list of parts of type {', '.join(_TEXTS)}"
 Row = dict[str, Any]
 
 
@@ -113,7 +113,7 @@ def read_message(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def _shared(body: Mapping[str, Any]) -> Row:
-    """Fields with the same name in all APIs."""
+    """Return the fields with the same name in all APIs."""
     if body.get("stream"):
         raise HttpError(400, "unsupported_value", '"stream": not supported by this API; omit it', param="stream")
     return {name: body[name] for name in ("model", "temperature", "top_p") if name in body}
@@ -171,4 +171,4 @@ OTHER_APIS: dict[str, tuple[Reader, Writer]] = {
     "/v1/responses": (read_response, response_row),
     "/v1/messages": (read_message, message_row),
 }
-"""Reader of the request and writer of the reply for both routes."""
+"""Request reader and reply writer for each route."""

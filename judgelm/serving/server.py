@@ -1,4 +1,4 @@
-"""Uvicorn server of the app, with graceful shutdown and a time limit for request headers."""
+"""Uvicorn server for the app, with graceful shutdown and a time limit for request headers."""
 
 import asyncio
 import errno
@@ -53,11 +53,11 @@ class Server(WatchedServer):
     """A server that finishes requests in flight on SIGTERM or SIGINT; a second signal stops it immediately.
 
     Args:
-        finish_s: time limit for requests in flight, after which they get 503.
+        finish_s: time limit for requests in flight, which then get a 503.
         on_listening: called once clients can connect.
 
     Attributes:
-        unanswered: number of requests that were cut off.
+        unanswered: number of requests cut off.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Server(WatchedServer):
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, and call `on_listening`. ConfigError: another program took the port."""
+        """Start listening, then call `on_listening`. ConfigError: another program took the port."""
         try:
             await super().startup(sockets)
         except OSError as error:
@@ -116,7 +116,7 @@ def uvicorn_config(
     lifespan: Literal["auto", "off"] = "off",
     flush_s: int = _FLUSH_S,
 ) -> uvicorn.Config:
-    """Return uvicorn's configuration. `flush_s` is for clients to read replies before the server stops."""
+    """Return uvicorn's configuration. `flush_s` lets clients read replies before the server stops."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=header_timeout_protocol(head_timeout_s),
@@ -133,17 +133,16 @@ def uvicorn_config(
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """Closes connections whose headers arrive too slowly, or that go on sending a body after the reply.
+    """Closes connections whose headers arrive too slowly, or that still send a body after the reply.
 
-    uvicorn limits only the size of headers. With its own protocols, clients that stop within the headers stay
-    connected.
+    uvicorn limits only the size of headers. Its protocols keep clients that stop within the headers connected.
     """
 
     head_timeout_s = 30.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit of the first headers."""
+        """Start the time limit for the first headers."""
         super().connection_made(transport)
         self._limit_time()
 
@@ -155,13 +154,13 @@ class HeaderTimeoutProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Reply to invalid HTTP, or only close the connection if another reply has started."""
         if self.cycle is not None:
-            self.cycle.disconnected = True  # h11 would refuse the reply of the request
+            self.cycle.disconnected = True  # h11 would reject the request's reply
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         self.transport.close()
 
     def _limit_time(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:  # bodies have their own limit
+        if self.cycle is not None and not self.cycle.response_complete:  # bodies have a separate limit
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = None
@@ -170,5 +169,5 @@ class HeaderTimeoutProtocol(H11Protocol):
 
 
 def header_timeout_protocol(head_timeout_s: float) -> type[HeaderTimeoutProtocol]:
-    """Return the protocol class with this time limit, for uvicorn."""
+    """Return uvicorn's protocol class with this time limit."""
     return type("LimitedProtocol", (HeaderTimeoutProtocol,), {"head_timeout_s": head_timeout_s})

@@ -18,14 +18,14 @@ class ServerSettings:
     """Settings of a server.
 
     Attributes:
-        model: the judge's own name.
-        names: model names that clients may use; empty accepts any name and lists `model`.
-        api_keys: required for all requests except probes; empty requires none.
-        allowed_hosts: further host names of a server without keys.
-        body_timeout_s: for a client to send a body.
-        request_timeout_s: for an answer, including the time in the queue.
-        max_files_bytes: of all uploaded files and results; each key has an equal share.
-        adapters_folder: from which clients may load adapters; None allows no loading.
+        model: the judge's name.
+        names: model names that clients may use. If empty, any name is accepted and `model` is listed.
+        api_keys: required for all requests except probes, unless empty.
+        allowed_hosts: additional host names of a server without keys.
+        body_timeout_s: time limit for sending a body.
+        request_timeout_s: time limit for an answer, including time in the queue.
+        max_files_bytes: total size of uploaded files and results, divided equally among keys.
+        adapters_folder: folder from which clients may load adapters, or None to disable loading.
     """
 
     model: str
@@ -41,12 +41,12 @@ class ServerSettings:
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """Names at `/v1/models`."""
+        """Names listed at `/v1/models`."""
         return self.names or (self.model,)
 
 
 def public_name(model: str, engine: str) -> str:
-    """Return a judge's name for clients: the hub id, the server's model name, or the name of the folder."""
+    """Return a judge's public name: the hub id, the server's model name, or the folder name."""
     if engine == "scripted":
         return "scripted"
     return Path(model).resolve().name if Path(model).exists() else model
@@ -56,7 +56,7 @@ def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
     """Read API keys from options, a file and the environment.
 
     Raises:
-        InputError: the file cannot be read, or has no key.
+        InputError: the file cannot be read or contains no key.
         ConfigError: a key is not printable ASCII.
     """
     keys = [*options, *re.split(r"[,\s]+", os.environ.get(KEYS_VARIABLE, ""))]
@@ -95,7 +95,7 @@ def _is_local(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket before the model is loaded, without listening. ConfigError: the address is not available."""
+    """Bind a socket without listening, before the model is loaded. ConfigError: the address is not available."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]

@@ -1,7 +1,7 @@
-"""Mode tasks, made from JSON or from a client's task.
+"""Create mode tasks from JSON or from a client's task.
 
-A JSON task is a judgelm-batch row with `mode` and `options`. Further texts in a client's prompt, such as a criterion,
-are added to the question under headings; in a dialogue, to its last turn.
+A JSON task is a judgelm-batch row with `mode` and `options`. Other texts in a client's prompt, such as a criterion, are
+added under headings to the question or, in a dialogue, to its last turn.
 """
 
 import json
@@ -28,7 +28,7 @@ class ModeTask:
 
     Attributes:
         mode: key of `judgelm.modes.MODES`.
-        options: fields of the mode as in JSON.
+        options: the mode's fields as in JSON.
     """
 
     sample: Sample
@@ -39,7 +39,7 @@ class ModeTask:
 def read_task(body: Mapping[str, Any]) -> ModeTask:
     """Read a mode task from a JSON object.
 
-    `mode` defaults to `pair`. Images must be `data:` URLs: clients must not reach files of the server or its network.
+    `mode` defaults to `pair`. Images must be `data:` URLs, so that clients cannot reach the server's files or network.
     """
     mode, options = body.get("mode", "pair"), body.get("options")
     if not isinstance(mode, str):
@@ -67,11 +67,11 @@ def read_task(body: Mapping[str, Any]) -> ModeTask:
 
 
 def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
-    """Return the sample as the mode uses it: number of answers checked, reference dropped if the mode ignores it."""
+    """Check the number of answers, and drop a reference that the mode ignores."""
     if not allows_count(len(sample.answers), mode.answers):
         raise InputError(f"mode {mode.name}: expected {count_range_text(mode.answers)}, got {len(sample.answers)}")
     if mode.reference == "use" and sample.reference is None:
-        raise InputError(f'mode {mode.name}: field "reference" is missing; this mode requires it')
+        raise InputError(f'mode {mode.name}: field "reference" is required but missing')
     if mode.reference == "ignore":
         sample = replace(sample, reference=None)
     mode.check(sample)
@@ -79,16 +79,16 @@ def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
 
 
 REASON_TOKENS = 256
-"""Maximum tokens of a reason; replies contain 600 characters of it."""
+"""Maximum number of tokens per reason. Replies contain up to 600 characters of it."""
 
 _MIN_WORDS = 20
-"""A reason is generated only if this many of its words fit into the reply."""
+"""A reason is generated only if at least this many words fit into the reply."""
 
 _NOT_TEXT = ("turns", "batch")
 
 
 def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = False) -> tuple[ModeTask, ...]:
-    """Return the mode tasks of a task: none for `prepare`, one per pair of a batch, else one."""
+    """Return a task's mode tasks: none for `prepare`, one per pair for a batch, otherwise one."""
     if task.kind == "prepare":
         return ()
     samples = task.facts.get("batch", (task.sample,))
@@ -97,7 +97,7 @@ def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = Fa
 
 
 def headed_question(sample: Sample) -> str:
-    """Return the question with all other texts under headings, the criterion last."""
+    """Return the question with all other texts under headings, ending with the criterion."""
     parts = [sample.question] if sample.question else []
     for name in sorted(sample.metadata, key=lambda name: name == "criterion"):
         value = sample.metadata[name]
@@ -108,7 +108,7 @@ def headed_question(sample: Sample) -> str:
 
 
 def has_room_for_reason(dialect: Dialect, task: JudgeTask, request: ChatRequest) -> bool:
-    """Return whether the reply would contain the judge's reason: render a dummy result and look for its words."""
+    """Return whether a reason fits into the reply, by rendering a dummy result."""
     if task.kind == "prepare" or "batch" in task.facts:
         return False
     count = len(task.sample.answers)

@@ -155,17 +155,17 @@ def test_log_probabilities_are_those_of_the_words(dialects):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("{answer_2}", "{other}"), "kind pair needs the slots answer_1, answer_2; the prompt has answer_1"),
+        (("{answer_2}", "{other}"), "a pair reply requires the slots answer_1, answer_2; the prompt has answer_1"),
         (("Reply B:\n      {answer_2}", "{answer_2}"), None),
-        (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"{answer_1} and {answer_2} touch"),
+        (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"{answer_1} and {answer_2} are adjacent"),
         (("[[{verdict}]]", "[[A]]"), r"must contain {verdict} exactly once"),
-        (("tie: C", "tie: A"), "verdict words must differ and must not be empty, got 'A', 'B', 'A'"),
-        (("  text: ", "  json: {w: winner}\n  text: "), "has both text and json"),
+        (("tie: C", "tie: A"), "verdict words must be different and not empty, got 'A', 'B', 'A'"),
+        (("  text: ", "  json: {w: winner}\n  text: "), "contains both text and json"),
         (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "unknown field 'winner'"),
         (("pair: {first: A, second: B, tie: C}", "pairs: 1"), r"reply\.pairs: Unexpected keyword"),
-        (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "kind grade needs the slots answer"),
+        (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "a grade reply requires the slots answer"),
         (("name: desk", "name: My desk"), "other than a-z"),
-        (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: 2 words"),
+        (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: .*three words, got 2"),
         (("name: desk", "name: desk\nexamples: [[{text: a}]]"), r"examples: Unexpected keyword"),
     ],
 )

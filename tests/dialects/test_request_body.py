@@ -56,7 +56,7 @@ def test_a_plain_prompt_is_one_message():
         ({"messages": [USER], "top_p": 1.5}, '"top_p": expected a number from 0 to 1, got 1.5'),
         ({"messages": [USER], "presence_penalty": -3}, "from -2 to 2, got -3"),
         ({"messages": [USER], "logit_bias": [1]}, '"logit_bias": expected an object'),
-        ({"messages": [USER], "stop": ["a"] * 17}, '"stop": expected a text or at most 16 texts'),
+        ({"messages": [USER], "stop": ["a"] * 17}, '"stop": expected a string or at most 16 strings'),
         ({"messages": [USER], "stop": "a" * 1001}, "of at most 1000 characters"),
         ({"messages": [USER], "response_format": {"type": "xml"}}, "text or json_object or json_schema"),
         ({"messages": [USER], "max_completion_tokens": 0, "max_tokens": 9}, '"max_completion_tokens": .*, got 0'),

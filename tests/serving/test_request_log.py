@@ -74,7 +74,7 @@ def test_a_line_that_cannot_be_written_costs_no_request(caplog):
     with closing(RequestLog(Path("/dev/full"))) as log, served(request_log=log) as server:
         assert server.post(CHAT, review()).status_code == 200
         assert server.post(CHAT, review("another")).status_code == 200
-    assert "the request log /dev/full: [Errno 28] No space left on device" in caplog.messages
+    assert "cannot write the request log /dev/full: [Errno 28] No space left on device" in caplog.messages
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):

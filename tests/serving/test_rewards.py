@@ -112,4 +112,4 @@ def test_a_client_that_wants_a_grade_is_refused(reward_server):
     ]
     reply = reward_server.post(CHAT, {"model": "gpt-4", "messages": messages})
     assert reply.status_code == 400
-    assert "rewards have no scale" in error_of(reply)["message"]
+    assert "reward model without a scale" in error_of(reply)["message"]

@@ -67,7 +67,7 @@ def test_a_sample_is_settled_as_its_mode_wants_it():
     assert checked_sample(sample, make_mode("pair", {"reference": "ignore"})).reference is None
     with pytest.raises(InputError, match="mode single: expected 1 answer, got 2"):
         checked_sample(sample, make_mode("single", {}))
-    with pytest.raises(InputError, match='"reference" is missing'):
+    with pytest.raises(InputError, match='"reference" is required but missing'):
         checked_sample(read_task(PLAIN).sample, make_mode("pair", {"reference": "use"}))
     with pytest.raises(InputError, match="no anchor"):
         checked_sample(

@@ -22,7 +22,7 @@ from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import OpenRun, open_run, read_winners, verdict_name
 
 _NONE = "none"
-_Name = str | None  # of a run, or the path of an uploaded file
+_Name = str | None  # name of a run, or path of an uploaded file
 _MAX_CHOICES = 100
 _KEYS = (
     "Keys: 1 first better, 2 second better, 0 tie, u no label, j next, k back, / search. "
@@ -36,7 +36,7 @@ _FIXED = {
 
 
 class _View(NamedTuple):
-    """Elements that show the current item, in the order of `_shown`."""
+    """Elements that show the current item, in the same order as `_shown`."""
 
     state: gr.State
     items: gr.Radio
@@ -49,7 +49,7 @@ class _View(NamedTuple):
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
-    """Lay out the tab. `runs` are open from the start; users can upload others."""
+    """Lay out the tab. `runs` are open from the start, and users can upload others."""
     opening, sources, open_button, open_problem = _opening_part(runs)
     with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
         summary = html("browse-overview")
@@ -127,7 +127,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
 
 
 def _readings(columns: str, sheet: str, texts: _Name, labels: _Name) -> tuple[Reading, Reading]:
-    """If both files are given, each uses the given columns that it has."""
+    """If both files are given, each column applies only to files that have it."""
     parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
     given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
     if texts is None or labels is None:

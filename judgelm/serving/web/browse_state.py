@@ -1,4 +1,4 @@
-"""Position in a run, its filter and the user's labels."""
+"""The position in a run, the filter, and the user's labels."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ PAGE = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Conditions for listed items; all must hold.
+    """Conditions that listed items must meet.
 
     Attributes:
-        orders: `agree`, `disagree`, or `one` if only one is known.
+        orders: `agree`, `disagree`, or `one` if only one order is known.
         other: `same` or `different`.
         label: `labelled`, `not labelled`, or `against the judge`.
         text: case-insensitive substring of the id or any text.
@@ -37,9 +37,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseState:
-    """Immutable state of the browsing tab; every step returns a new one.
+    """Immutable state of the browsing tab. Every step returns a new state.
 
-    `listed` are the ids of the items that pass the filter; `position` is the index of the current one.
+    `listed` contains the ids of items that pass the filter. `position` is the index of the current item.
     """
 
     run: OpenRun
@@ -51,17 +51,17 @@ class BrowseState:
 
     @property
     def current(self) -> str | None:
-        """Id of the current item; None if no item passes the filter."""
+        """Id of the current item, or None if no item passes the filter."""
         return self.listed[self.position] if self.listed else None
 
     @property
     def page(self) -> tuple[str, ...]:
-        """Ids on the list page of the current item."""
+        """Ids on the current item's list page."""
         start = self.position - self.position % PAGE
         return self.listed[start : start + PAGE]
 
     def filtered(self, by: Filter) -> "BrowseState":
-        """Apply a filter. The current item stays if it passes."""
+        """Apply a filter. Keep the current item if it passes."""
         listed = tuple(key for key in self.run.judgments if self._passes(key, by))
         position = listed.index(self.current) if self.current in listed else 0
         return replace(self, filter=by, listed=listed, position=position)
@@ -71,11 +71,11 @@ class BrowseState:
         return replace(self, position=self.listed.index(key)) if key in self.listed else self
 
     def moved(self, steps: int) -> "BrowseState":
-        """Move some items forward or back, within the list."""
+        """Move forward or back within the list."""
         return replace(self, position=max(0, min(len(self.listed) - 1, self.position + steps)))
 
     def labelled(self, winner: Winner | None) -> "BrowseState":
-        """Label the current item (None removes the label), save it and go to the next item."""
+        """Label the current item (None removes the label), save the label, and go to the next item."""
         if self.current is None:
             raise InputError("no item is listed; change the filters first")
         if not is_pair(self.run.judgments[self.current], self.run.samples.get(self.current)):
@@ -99,7 +99,7 @@ class BrowseState:
         )
 
     def comparison(self, key: str) -> str | None:
-        """Return `same` or `different` verdicts of the two judges; None if one has none."""
+        """Return whether the verdicts are `same` or `different`, or None if one is missing."""
         theirs = None if self.other is None else self.other.judgments.get(key)
         if theirs is None:
             return None
@@ -125,18 +125,18 @@ class BrowseState:
 def start_browsing(
     run: OpenRun, *, other: OpenRun | None = None, labels: Mapping[str, Winner] | None = None
 ) -> BrowseState:
-    """Return the state at the first item, with all items listed.
+    """Return a state at the first item, with all items listed.
 
     Saved labels override `labels`, which are not saved.
     """
     if other is not None and not run.judgments.keys() & other.judgments.keys():
-        raise InputError(f"{other.name} and {run.name} share no id; choose another judge's run on the same items")
+        raise InputError(f"{other.name} and {run.name} share no ids; choose another judge's run on the same items")
     saved = {} if run.label_file is None else run.label_file.read()
     return BrowseState(run=run, other=other, labels={**(labels or {}), **saved}).filtered(Filter())
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:
-    """Count the run's items by verdict, and those that flip with the order."""
+    """Count the run's items by verdict, plus items that flip with the order."""
     judgments = browsing.run.judgments.values()
     counted = Counter(
         verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
@@ -151,7 +151,7 @@ def _orders(judgment: Judgment) -> str:
 
 
 def label_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield labels for `judgelm eval --labels`, with the texts if all are known."""
+    """Yield labels for `judgelm eval --labels`, including texts if all are known."""
     samples = browsing.run.samples
     has_texts = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
     for key, winner in browsing.labels.items():
@@ -165,7 +165,7 @@ def label_lines(browsing: BrowseState) -> Iterator[bytes]:
 
 
 def item_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the listed items as run-file rows with texts, the other judge's verdict and the label."""
+    """Yield the listed items as run-file rows with texts, the other judge's verdict, and the label."""
     for key in browsing.listed:
         row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
         if (sample := browsing.run.samples.get(key)) is not None:

@@ -18,14 +18,14 @@ from judgelm.reports.plots import BLUE, GRID, INK, STYLE, svg
 from judgelm.serving.web.markup import sentences
 
 _MAX_NUMBERED = 12
-"""With at most this many scores on an axis, each cell or bar shows its probability."""
+"""If an axis has at most this many scores, each cell or bar shows its probability."""
 
 _MAX_TICKS = 12
 _MIN_SHOWN = 0.005
 _MAX_ROWS = 100
 _SHADES = mpl.colormaps["Blues"]  # one hue, readable with any colour vision
 _DARK = 0.6  # fraction of the highest probability above which numbers are white
-_STYLE_LOCK = Lock()  # matplotlib's style is global, and page events run in several threads
+_STYLE_LOCK = Lock()  # matplotlib's style is global, but page events run in several threads
 
 
 def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Sequence[float]) -> str:
@@ -37,7 +37,7 @@ def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Seq
     index = {value: position for position, value in enumerate(values)}
     highest = max(shares.values(), default=1.0)
     shade = ScalarMappable(Normalize(0, 100 * highest), _SHADES)
-    likeliest = "None of the score lines has any."
+    likeliest = "All score lines have probability 0."
     if shares:
         (first, second), share = max(shares.items(), key=lambda line: line[1])
         likeliest = f"Likeliest: {first:g} for answer 1 and {second:g} for answer 2, {_percent(share)}."
@@ -48,7 +48,7 @@ def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Seq
             if len(values) <= _MAX_NUMBERED and share >= _MIN_SHOWN:
                 colour = "white" if share > _DARK * highest else INK
                 axes.text(x, y, f"{100 * share:.0f}", ha="center", va="center", color=colour, fontsize=9)
-        axes.axline((0, 0), slope=1, color=INK, linestyle="--", linewidth=0.8, zorder=0.5)  # behind the cells
+        axes.axline((0, 0), slope=1, color=INK, linestyle="--", linewidth=0.8, zorder=0.5)  # drawn below the cells
         limits = (-0.5, len(values) - 0.5)
         axes.set(xlim=limits, ylim=limits, aspect="equal")
         axes.set(xlabel="Score of answer 1 (points)", ylabel="Score of answer 2 (points)")
@@ -57,13 +57,13 @@ def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Seq
         axes.set_title(f"n = {len(shares)} score lines", fontsize=10, loc="left")
         figure.colorbar(shade, ax=axes, label="Probability (%)", shrink=0.8)
         drawing = svg(figure, f"Probabilities of the score lines in percent. {likeliest}")
-    caption = "Above the dashed line answer 2 is better, below it answer 1."
+    caption = "Answer 2 is better above the dashed line, answer 1 below it."
     rows = [(f"{first:g}", f"{second:g}", _percent(share)) for (first, second), share in shares.items()]
     return _with_digits(drawing, caption, ("answer 1", "answer 2"), rows)
 
 
 def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
-    """Return P(score) of one answer, with a bar per score of the judge's scale."""
+    """Return P(score) for one answer as a bar chart over the judge's scale."""
     shares: Mapping[float, float] = dict(distribution.likeliest)
     percents = [100 * shares.get(value, 0.0) for value in values]
     likeliest = "none."
@@ -84,7 +84,7 @@ def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
 
 
 def agreement_curve(growth: Sequence[Estimate]) -> str:
-    """Return the agreement as a function of the number of labels, with its 95 % interval as a band."""
+    """Return a curve of the agreement by number of labels, with its 95 % interval as a band."""
     counts = [estimate.n for estimate in growth]
     values, lows, highs = ([100 * getattr(estimate, name) for estimate in growth] for name in ("value", "low", "high"))
     with _drawing(4.6, 2.6) as (figure, axes):
@@ -112,7 +112,7 @@ def probability_bar(first_better: float) -> str:
 
 
 def score_bars(scores: Sequence[float], scale: tuple[float, float]) -> str:
-    """Return the score of each answer as bars on the judge's scale."""
+    """Return each answer's score as a bar on the judge's scale."""
     low, high = scale
     rows = "".join(
         f'<li><span>answer {answer}</span><div class="jl-track"><div class="jl-fill" '

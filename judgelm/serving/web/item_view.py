@@ -14,13 +14,13 @@ _MAX_TITLE = 60
 def texts_html(browsing: BrowseState) -> str:
     """Return the question, answers and reference of the current item."""
     if browsing.current is None:
-        return notice("No item passes the filters. Widen them.")
+        return notice("No items pass the filters. Widen them.")
     sample = browsing.run.samples.get(browsing.current)
-    return notice("The texts of this item are unknown.") if sample is None else _texts(sample)
+    return notice("The texts of this item are not available.") if sample is None else _texts(sample)
 
 
 def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
-    """Return the judgment of the current item, followed by the other judge's; hidden if `blind` and unlabelled."""
+    """Return both judges' judgments of the current item. `blind` hides them until the item is labelled."""
     key = browsing.current
     if key is None:
         return ""
@@ -33,7 +33,7 @@ def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> 
 
 
 def position_text(browsing: BrowseState) -> str:
-    """Return the position of the current item in the list, and its label."""
+    """Return the current item's position in the list, and its label."""
     key = browsing.current
     if key is None:
         return f"0 of {len(browsing.run.judgments):,} items listed"
@@ -42,12 +42,12 @@ def position_text(browsing: BrowseState) -> str:
 
 
 def list_choices(browsing: BrowseState, *, blind: bool) -> list[tuple[str, str]]:
-    """Return text and id of each item on the current list page."""
+    """Return the text and id of each item on the current list page."""
     return [(_line(browsing, key, blind=blind), key) for key in browsing.page]
 
 
 def run_overview(browsing: BrowseState) -> str:
-    """Return the verdict counts of the run, with notes on its files."""
+    """Return the run's verdict counts, with notes on its files."""
     run = browsing.run
     counts = ", ".join(f"{count:,} {verdict_name(word)}" for word, count in verdict_counts(browsing).items())
     lines = [f"{run.name}: {len(run.judgments):,} judgments: {counts}."]
@@ -103,8 +103,8 @@ def _earlier_turns(turns: list[object]) -> str:
 def _other_panel(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
     assert browsing.other is not None, "checked by the caller"
     if theirs is None:
-        return panel(sentences(["No judgment of this item."]), title=browsing.other.name)
-    word = {"same": "The same verdict.", "different": "A different verdict."}.get(browsing.comparison(key) or "", "")
+        return panel(sentences(["No judgment for this item."]), title=browsing.other.name)
+    word = {"same": "Same verdict.", "different": "Different verdict."}.get(browsing.comparison(key) or "", "")
     reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
     lines = [verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]
     return panel(sentences(lines), reason, title=browsing.other.name)

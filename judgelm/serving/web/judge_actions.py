@@ -18,7 +18,7 @@ from judgelm.serving.web.judgment_view import judgment_panel, live_reasons, text
 from judgelm.serving.web.markup import alert, busy, notice, partial_text, text_block
 
 SAMPLE_ID = "page"
-"""Id of every sample of the page. Judgments here are greedy, so seeds do not depend on it."""
+"""Id of every sample on the page. It does not affect greedy judgments."""
 
 ModeAndSample = tuple[BatchMode, Sample]
 
@@ -26,7 +26,7 @@ ModeAndSample = tuple[BatchMode, Sample]
 async def stream_judgment(
     judge: Judge, worker: EngineWorker, make: Callable[[], ModeAndSample]
 ) -> AsyncIterator[tuple[str, FollowUp | None]]:
-    """Yield the HTML of a judgment as it changes, finally with the follow-up conversation."""
+    """Yield the HTML of a judgment as it changes, and the follow-up conversation at the end."""
     try:
         mode, sample = make()
         yield busy("The judge is scoring …"), None
@@ -42,7 +42,7 @@ async def stream_judgment(
 
 
 async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
-    """Yield the HTML and the state of a conversation as the judge answers a question."""
+    """Yield a conversation's HTML and state as the judge answers a question."""
     before = talk_log(talk)
     try:
         if not question.strip():
@@ -67,7 +67,7 @@ def talk_log(talk: FollowUp) -> str:
         blocks.append(text_block(turn.question, title="You"))
         blocks.append(text_block(turn.reply or "", title="Judge"))
         if turn.failure is not None:
-            blocks.append(notice(f"This reply: {text_failure(turn.failure)}."))
+            blocks.append(notice(f"Problem with this reply: {text_failure(turn.failure)}."))
         if turn.truncations:
             blocks.append(notice("The answers were truncated to make room for the conversation."))
     return "".join(blocks)
@@ -76,14 +76,14 @@ def talk_log(talk: FollowUp) -> str:
 def pair_input(
     judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any]
 ) -> ModeAndSample:
-    """Return the mode and sample of a pair; `options` are fields of the pair mode."""
+    """Return the mode and sample for a pair. `options` are fields of the pair mode."""
     if options.get("reasons") == "flips" and not options.get("both_orders"):
-        raise InputError("a reason where the orders disagree requires both orders; tick “Both orders”")
+        raise InputError("giving reasons where the orders disagree requires both orders; tick “Both orders”")
     return judge.mode("pair", **options, **_distribution(judge)), _sample(question, answers, reference)
 
 
 def single_input(judge: Judge, question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
-    """Return the mode and sample of one answer."""
+    """Return the mode and sample for one answer."""
     if reference.strip() and anchor.strip():
         raise InputError("give a reference or another answer, not both; leave one blank")
     sample = _sample(question, [answer], reference, {"anchor": anchor} if anchor.strip() else {})
@@ -93,16 +93,16 @@ def single_input(judge: Judge, question: str, answer: str, reference: str, ancho
 def several_input(
     judge: Judge, question: str, reference: str, rotate: bool, explain: bool, *answers: str
 ) -> ModeAndSample:
-    """Return the mode and sample of two or more answers; `rotate` shows each answer once in each position."""
+    """Return the mode and sample for two or more answers. `rotate` shows each answer once per position."""
     filled = [answer for answer in answers if answer.strip()]
     if len(filled) < 2:
-        raise InputError("a ranking needs at least two answers; fill in another")
+        raise InputError("a ranking requires at least two answers; fill in another")
     orders = len(filled) if rotate else 1
     return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, filled, reference)
 
 
 def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> ModeAndSample:
-    """Return the mode and sample of two dialogues, or of one if no turn has a second answer.
+    """Return the mode and sample for two dialogues, or for one if no turn has a second answer.
 
     Each turn has a question, two answers and a reference. Empty turns are skipped.
     """
@@ -124,7 +124,7 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
 def image_input(
     judge: Judge, question: str, answer: str, reference: str, image: str | None, explain: bool
 ) -> ModeAndSample:
-    """Return the mode and sample of an answer about an image."""
+    """Return the mode and sample for an answer about an image."""
     _refuse_blank({"the reference": reference})
     sees = judge.engine.supports_images
     if sees and image is None:
@@ -180,15 +180,15 @@ def _talk(mode: BatchMode, sample: Sample, judgment: Judgment) -> FollowUp | Non
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
-"""Options of every event: no public endpoint, no overlay over the page, no limit on concurrent events."""
+"""Options for all events: no public endpoint, page overlay, or limit on concurrent events."""
 
 
 REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
-"""Choices for the reasons of a pair."""
+"""Choices for when to give reasons for a pair."""
 
 
 def reason_info(judge: Judge) -> str:
-    """Return a hint on the quality of this judge's reasons."""
+    """Return a hint about the quality of this judge's reasons."""
     if judge.format.never_explained:
         return "This judge was not trained to give reasons; its text after the scores is unreliable."
     return "Written after the scores; it does not affect them."
@@ -198,7 +198,7 @@ _PLAIN: dict[str, Any] = {"js_on_load": None, "apply_default_css": False, "paddi
 
 
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
-    """Return an element for HTML from `markup`."""
+    """Return an element for `markup` HTML."""
     return gr.HTML(value, elem_id=elem_id, visible=visible, **_PLAIN)
 
 
@@ -211,9 +211,9 @@ def judge_controls(
     *,
     talk: bool = False,
 ) -> tuple[list[Any], Any]:
-    """Add the buttons, the judgment, and with `talk` the conversation about it.
+    """Add the buttons, the judgment, and, with `talk`, a conversation about it.
 
-    `make` gets the values of `fields`, and may raise an error to show. `name` starts the elements' ids.
+    `make` gets the values of `fields`, and may raise an error to show. `name` is the prefix of element ids.
     """
     with gr.Row(elem_classes="jl-buttons"):
         start = gr.Button("Judge", variant="primary", elem_id=f"{name}-judge")
@@ -236,7 +236,7 @@ def judge_controls(
 
 
 def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any]:
-    """The state has no `change` event: Gradio would hash it at every event."""
+    """Avoid a `change` event on the state, because Gradio would hash it on every event."""
     with gr.Column(visible=False, elem_id=f"{name}-talk") as group:
         log = html(f"{name}-log")
         label = "Ask the judge about its judgment"

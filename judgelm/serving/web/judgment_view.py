@@ -1,6 +1,6 @@
-"""HTML of a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown.
+"""HTML for a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown.
 
-All texts are untrusted: they are escaped, and never rendered as Markdown or HTML.
+All texts are untrusted, so they are escaped and never rendered as Markdown or HTML.
 """
 
 import math
@@ -21,7 +21,7 @@ _LOW_COVERAGE = "Less than half of the probability is on score lines. The chart 
 
 
 def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
-    """Return the whole judgment."""
+    """Return the complete judgment."""
     panels = [_shown_panel(shown, judgment, judge) for shown in judgment.shown]
     drawn = ""
     if judgment.probability is not None and isinstance(judgment.verdict, PairVerdict):
@@ -33,12 +33,12 @@ def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def verdict_sentence(judgment: Judgment) -> str:
-    """Return the verdict in one sentence; for a failure, why there is none."""
+    """Return the verdict, or the reason for a failure, as one sentence."""
     if judgment.failure is not None:
         return f"No verdict: {failure_words(judgment.failure)}."
     match judgment.verdict:
         case PairVerdict(winner="tie") if judgment.consistent is False:
-            return "A tie, since the orders disagree."
+            return "A tie, because the orders disagree."
         case PairVerdict(winner="tie"):
             return "Both answers are equally good."
         case PairVerdict(winner=winner):
@@ -70,25 +70,25 @@ def verdict_details(judgment: Judgment) -> list[str]:
 
 
 def failure_words(failure: Unparsed) -> str:
-    """Return a failure in words, with details if known."""
+    """Describe a failure in words, with details if known."""
     why = failure.why or (failure.text if failure.code == "engine" else "")
     return FAILURE_NAMES[failure.code] + (f" ({why})" if why else "")
 
 
 def text_failure(failure: Unparsed) -> str:
-    """Return the failure of a reason or of a reply in a conversation, in words."""
+    """Describe the failure of a reason or a conversation reply in words."""
     return f"it is incomplete ({failure.why})" if failure.code == "truncated" else failure_words(failure)
 
 
 def live_reasons(replies: Sequence[PartialReply]) -> str:
-    """Return the reasons that are being written; empty during scoring."""
+    """Return the reasons being written, or "" during scoring."""
     reasons = [reply for reply in replies if reply.reason]
     titled = [partial_text(reply.text.lstrip(), title=f"The reason, continuing “{reply.line}”") for reply in reasons]
     return side_by_side(titled) if titled else ""
 
 
 def input_notes(judgment: Judgment) -> str:
-    """Return notes on sanitized texts, and the token counts."""
+    """Return notes on sanitized texts and token counts."""
     lines = []
     if judgment.sanitized:
         lines.append(f"{judgment.sanitized} look-alikes of the prompt's markers were sanitized.")
@@ -115,7 +115,7 @@ def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
     if shown.reason is not None:
         parts.append(text_block(shown.reason, title="Reason"))
     if shown.reason_failure is not None:
-        parts.append(notice(f"The reason: {text_failure(shown.reason_failure)}."))
+        parts.append(notice(f"Problem with the reason: {text_failure(shown.reason_failure)}."))
     if isinstance(judgment.verdict, RankingVerdict) and len(shown.order) > 2:
         title = "shown as " + ", ".join(str(index + 1) for index in shown.order)
     elif judgment.reads_words and len(shown.order) == 1:
@@ -165,7 +165,7 @@ def _tied(answers: tuple[int, ...]) -> str:
 
 
 CLOSE_THRESHOLD = 0.1
-"""Maximum distance of P(first better) from 0.5 that counts as close; default of `--close-threshold`."""
+"""Maximum distance of P(first better) from 0.5 for a close call, as the default of `--close-threshold`."""
 
 _NONE = (
     "No warning signs: both orders agree, no text was truncated, and the probability is not close to 0.5. "
@@ -174,7 +174,7 @@ _NONE = (
 
 
 def doubts(judgment: Judgment) -> list[str]:
-    """Return the reasons for doubt, the most serious first; none for a failure."""
+    """Return the reasons for doubt, most serious first. A failure has none."""
     if judgment.verdict is None:
         return []
     pair = isinstance(judgment.verdict, PairVerdict)
@@ -182,7 +182,7 @@ def doubts(judgment: Judgment) -> list[str]:
 
 
 def doubts_html(judgment: Judgment) -> str:
-    """Return the reasons for doubt; for a pair without any, a sentence on what was checked."""
+    """Return the reasons for doubt. If a pair has none, state what was checked."""
     reasons = doubts(judgment)
     if reasons:
         return notice("Why this verdict may be wrong:", *reasons)

@@ -1,4 +1,4 @@
-// Keyboard shortcuts for labelling. They are off while the user types in a field.
+// Keyboard shortcuts for labelling. They are disabled while the user types in a field.
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   const typing = event.target.closest("textarea, select, [contenteditable], input:not([type=radio]):not([type=checkbox])");

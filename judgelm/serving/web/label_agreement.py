@@ -1,4 +1,4 @@
-"""Agreement of a run with the user's labels and with another judge."""
+"""A run's agreement with the user's labels and with another judge."""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
     words = ["No labels yet."] if evaluation is None else headline(evaluation)
     parts = [panel(sentences(words), curve, title=f"Your labels ({labelled:,})")]
     file = browsing.run.label_file
-    saved = "" if file is None else f"Labels are saved immediately in {file.path}, which judgelm eval --labels reads."
+    saved = "" if file is None else f"Labels are saved immediately in {file.path}, for judgelm eval --labels."
     parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
     if browsing.other is not None:
         parts.append(panel(sentences(judge_agreement(browsing)), title="The other judge"))
@@ -35,7 +35,7 @@ def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
 
 
 def judge_agreement(browsing: BrowseState) -> list[str]:
-    """Return sentences on the agreement of the two judges."""
+    """Describe the agreement between the two judges."""
     other = browsing.other
     if other is None:
         return []
@@ -61,7 +61,7 @@ def _label_agreement(browsing: BrowseState) -> list[str]:
     assert browsing.other is not None, "checked by the caller"
     evaluations = {run.name: evaluate_labels(browsing, run) for run in (browsing.run, browsing.other)}
     return [
-        f"With your labels, {name}: {agreement_words(evaluation)}."
+        f"{name} compared with your labels: {agreement_words(evaluation)}."
         for name, evaluation in evaluations.items()
         if evaluation is not None
     ]
@@ -77,7 +77,7 @@ def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
     second = np.array([label_of(winner) for _, _, winner in pairs])
     kappa = cohens_kappa(first, second, _clusters(browsing, [key for key, _, _ in pairs]), Resampling())
     if kappa is None:
-        return [f"Cohen's kappa over {len(pairs):,} pairs is undefined: too little variation."]
+        return [f"Cohen's kappa over {len(pairs):,} pairs is undefined because of too little variation."]
     limits = "interval undefined" if math.isnan(kappa.low) else f"95 % interval {kappa.low:.2f} to {kappa.high:.2f}"
     return [f"Cohen's kappa {kappa.value:.2f} ({limits}, n = {kappa.n:,})."]
 
@@ -92,13 +92,13 @@ def _interval(estimate: Estimate) -> str:
 
 
 MAX_POINTS = 40
-"""Maximum points of the curve."""
+"""Maximum number of points on the curve."""
 
 _STOPPING = "Decide in advance how many pairs to label. Stopping when the agreement looks good overestimates it."
 
 
 def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
-    """Evaluate a run against the page's labels; None if no label matches an item of the run."""
+    """Evaluate a run against the page's labels. Return None if no label matches an item in the run."""
     labels = {
         key: Label(sample_id=key, winner=winner) for key, winner in browsing.labels.items() if key in run.judgments
     }
@@ -108,7 +108,7 @@ def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
 
 
 def progress_html(browsing: BrowseState) -> str:
-    """Return the number of labels and the agreement with its interval, as one line."""
+    """Return the number of labels and the agreement with its interval on one line."""
     evaluation = evaluate_labels(browsing, browsing.run)
     text = "No labels yet. The agreement appears here after the first label."
     if evaluation is not None:
@@ -118,7 +118,7 @@ def progress_html(browsing: BrowseState) -> str:
 
 
 def agreement_words(evaluation: Evaluation) -> str:
-    """Return the agreement with its interval, or why there is none."""
+    """Return the agreement with its interval, or the reason there is none."""
     if evaluation.headline is None or evaluation.counts.judged == 0:
         return "no agreement, because all judgments failed"
     accuracy = evaluation.headline.accuracy
@@ -126,14 +126,14 @@ def agreement_words(evaluation: Evaluation) -> str:
 
 
 def growth_html(browsing: BrowseState, evaluation: Evaluation) -> str:
-    """Return the curve of the agreement over the labels; empty if fewer than two are judged."""
+    """Return the agreement curve, or "" if fewer than two labelled items are judged."""
     labelled = [key for key in browsing.labels if key in browsing.run.judgments]
     growth = agreement_growth(labelled, evaluation, browsing.run.questions)
     return agreement_curve(growth) + sentences([_STOPPING]) if len(growth) > 1 else ""
 
 
 def agreement_growth(labelled: list[str], evaluation: Evaluation, questions: Mapping[str, str]) -> list[Estimate]:
-    """Return the agreement after the first labels, after one more, and so on, without failed judgments."""
+    """Return the agreement after each additional label. Failed judgments are excluded."""
     wrong = {each.sample_id for each in evaluation.disagreements}
     failed = set(evaluation.failed)
     keys = [key for key in labelled if key not in failed]

@@ -1,6 +1,6 @@
-"""The label file of a run.
+"""A run's label file.
 
-It has one line per labelled pair, `{"id": ..., "winner": ...}`. Each change replaces the file atomically.
+It contains a line `{"id": ..., "winner": ...}` per labelled pair. Each change replaces the file atomically.
 """
 
 import fcntl
@@ -23,19 +23,19 @@ _MAX_STEM = 80
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """The label file of a run. Several pages and servers may write it at once; it need not exist yet."""
+    """A run's label file. Several pages and servers may write it at once. It need not exist yet."""
 
     path: Path
 
     def read(self) -> dict[str, Winner]:
-        """Return winners by sample id; the last label of an id counts."""
+        """Return winners by sample id. The last label of an id counts."""
         winners: dict[str, Winner] = {}
         for line, row in read_jsonl(self.path) if self.path.exists() else ():
             winners |= _winner(Row(str(self.path), line, row))
         return winners
 
     def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
-        """Save a label, or remove it if `winner` is None. The file is synced to disk before this returns."""
+        """Save a label, or remove it if `winner` is None. Returns after the file is synced to disk."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self.path):
@@ -57,22 +57,22 @@ class LabelFile:
             with draft.open("wb") as file:
                 file.writelines(encode_line({"id": key, "winner": winner}) for key, winner in winners.items())
                 file.flush()
-                os.fsync(file.fileno())  # otherwise a power failure after the rename could lose all labels
-            os.replace(draft, self.path)  # releases the lock: the draft may now be another writer's
+                os.fsync(file.fileno())  # otherwise, a power failure after the rename could lose all labels
+            os.replace(draft, self.path)  # releases the lock, so another writer may now own the draft
         except OSError:
             draft.unlink(missing_ok=True)
             raise
 
 
 def label_file_of(run: Path) -> LabelFile:
-    """Return the label file of a local run: `judgments.labels.jsonl` next to `judgments.jsonl`."""
+    """Return a local run's label file: `judgments.labels.jsonl` next to `judgments.jsonl`."""
     return LabelFile(run.with_name(run.name.removesuffix(".jsonl") + _SUFFIX))
 
 
 def label_file_of_upload(run: Path) -> LabelFile:
-    """Return the label file of an uploaded run, which is deleted when the page ends.
+    """Return the label file for an uploaded run, which is deleted when the page closes.
 
-    The file is in `$XDG_STATE_HOME/judgelm/labels` and named by the run file's content.
+    The label file is in `$XDG_STATE_HOME/judgelm/labels`, named after a hash of the run file.
     """
     try:
         with run.open("rb") as file:
@@ -85,7 +85,7 @@ def label_file_of_upload(run: Path) -> LabelFile:
 
 
 def _winner(row: Row) -> dict[str, Winner]:
-    key = row.data.get("id")  # lines with more fields are refused: the page would drop the fields
+    key = row.data.get("id")  # reject lines with more fields, because the page would drop them
     if row.data.keys() != {"id", "winner"} or not isinstance(key, str):
         finding = "expected only an id and a winner"
         raise row.error(f"{finding}; rename this file and open it under Earlier labels")
@@ -94,7 +94,7 @@ def _winner(row: Row) -> dict[str, Winner]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock the file. If another process replaced it while this one waited, lock the new file."""
+    """Lock the file, or the new file if another process replaces it during the wait."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

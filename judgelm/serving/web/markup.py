@@ -1,4 +1,4 @@
-"""HTML building blocks of the page. They escape all text."""
+"""HTML building blocks for the page. They escape all text."""
 
 from collections.abc import Iterable
 from html import escape
@@ -6,7 +6,7 @@ from html import escape
 from judgelm.errors import BusyError, EngineError, JudgelmError
 
 MAX_TEXT = 20_000
-"""Maximum characters of one text on the page."""
+"""Maximum number of characters shown per text."""
 
 _WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
     (BusyError, "Try again in a moment."),
@@ -15,7 +15,7 @@ _WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
 
 
 def text_block(text: str, *, title: str, note: str = "") -> str:
-    """Return a text under a title, with its line breaks and spaces."""
+    """Return a text under a title, preserving line breaks and spaces."""
     left = len(text) - MAX_TEXT
     shown = text if left <= 0 else f"{text[:MAX_TEXT]}\n[… {left:,} more characters are not shown]"
     aside = f" <small>{escape(note)}</small>" if note else ""
@@ -25,7 +25,7 @@ def text_block(text: str, *, title: str, note: str = "") -> str:
 
 
 def side_by_side(blocks: Iterable[str]) -> str:
-    """Return blocks in columns; on narrow screens they stack."""
+    """Return blocks in columns, which stack on narrow screens."""
     return f'<div class="jl-columns">{"".join(blocks)}</div>'
 
 
@@ -36,7 +36,7 @@ def panel(*parts: str, title: str = "") -> str:
 
 
 def verdict(sentence: str, *rest: str) -> str:
-    """Return a verdict and its details. Screen readers announce it when it appears."""
+    """Return a verdict and its details, which screen readers announce."""
     return f'<div class="jl-verdict" role="status"><p class="jl-lead">{escape(sentence)}</p>{sentences(rest)}</div>'
 
 
@@ -51,7 +51,7 @@ def notice(*lines: str) -> str:
 
 
 def folded(text: str, *, title: str) -> str:
-    """Return a text that is hidden until its title is clicked."""
+    """Return a text that stays hidden until its title is clicked."""
     return f'<details class="jl-folded"><summary>{escape(title)}</summary><p>{escape(text)}</p></details>'
 
 
@@ -62,7 +62,7 @@ def alert(error: JudgelmError | str) -> str:
 
 
 def busy(words: str) -> str:
-    """Return a note on work in progress."""
+    """Return a note about work in progress."""
     return f'<p class="jl-busy" role="status">{escape(words)}</p>'
 
 

@@ -1,6 +1,6 @@
-"""The page: a tab per way of judging, and the tab to browse and label runs.
+"""The page: a tab for each way of judging, and a tab to browse and label runs.
 
-The page loads nothing from other servers: fonts, scripts and styles are local, telemetry is off, and a content
+The page loads nothing from other servers. Fonts, scripts and styles are local, telemetry is off, and a content
 security policy blocks requests to other servers.
 """
 
@@ -46,9 +46,9 @@ _NO_IMAGES = (
 
 
 def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
-    """Return the page, to be served by `judgelm.serving.web.web_app.web_app`.
+    """Return the page for `judgelm.serving.web.web_app.web_app`.
 
-    `worker` drives the judge's engine for all users. `runs` are open from the start; users can upload others.
+    `worker` runs the judge's engine for all users. `runs` are open from the start, and users can upload others.
     """
     page: gr.Blocks
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
@@ -74,7 +74,7 @@ def _about(judge: Judge) -> str:
     low, high = judge.format.scale
     return (
         f"{name} on the {described['engine']} engine, template {judge.format.template}, scores {low:g} to {high:g}. "
-        "Shift+Enter in a field judges."
+        "Press Shift+Enter in a field to judge."
     )
 
 
@@ -217,7 +217,7 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
 
 
 def pair_tab(judge: Judge, worker: EngineWorker) -> None:
-    """Lay out the tab for pairs. Another example clears the judgment."""
+    """Lay out the tab for pairs. Loading another example clears the judgment."""
     with gr.Row(elem_classes="jl-example"):
         note = html("pair-example", value=example_note(0))
         another = gr.Button("Another example", size="sm", scale=0, min_width=140, elem_id="pair-another")
@@ -249,7 +249,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
         return [index, example_note(index), *texts, "", *no_judgment]
 
     def on_clear(now: int) -> list[Any]:
-        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # so that the same example comes next
+        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # so that the same example is next
 
     for button, event in ((another, on_another), (clear, on_clear)):
         button.click(event, position, [position, note, *fields, *outputs], cancels=[judging], **QUIET)
@@ -258,7 +258,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
 
 @cache
 def examples() -> tuple[dict[str, Any], ...]:
-    """Return all everyday pairs with their labels and the reasons for them."""
+    """Return all everyday pairs with labels and the reasons for them."""
     return tuple(json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines())
 
 
@@ -277,4 +277,4 @@ _TABS = (
     ("Conversation", "dialogue", _dialogue_tab),
     ("Image", "image", _image_tab),
 )
-"""The judging tabs: title, id, and the function that lays the tab out."""
+"""Title, id, and layout function of each judging tab."""

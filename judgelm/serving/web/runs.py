@@ -1,4 +1,4 @@
-"""Run files to browse: judgments joined with the judged texts and the user's labels."""
+"""Run files to browse: judgments with the judged texts and the user's labels."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """Judgments of one run file: the latest of each sample, in file order.
+    """A run file's latest judgment of each sample, in file order.
 
-    `samples` are the judged texts by id, where known. Labels are not saved if `label_file` is None.
+    `samples` contains the judged texts by id, if known. Labels are not saved if `label_file` is None.
     """
 
     name: str
@@ -36,22 +36,22 @@ class OpenRun:
 
     @property
     def verdicts(self) -> list[str]:
-        """The most frequent first."""
+        """Verdicts, most frequent first."""
         return _by_frequency(verdict_word(judgment) for judgment in self.judgments.values())
 
     @property
     def categories(self) -> list[str]:
-        """The most frequent first."""
+        """Categories, most frequent first."""
         return _by_frequency(sample.category for sample in self.samples.values() if sample.category)
 
     @property
     def questions(self) -> dict[str, str]:
-        """Questions by sample id, where known."""
+        """Questions by sample id, if known."""
         return {key: sample.question for key, sample in self.samples.items()}
 
     @property
     def failures(self) -> list[str]:
-        """Codes, the most frequent first."""
+        """Failure codes, most frequent first."""
         failures = (judgment.failure for judgment in self.judgments.values())
         return _by_frequency(failure.code for failure in failures if failure is not None)
 
@@ -70,16 +70,16 @@ def open_run(
 ) -> OpenRun:
     """Read a run file and the judged texts.
 
-    `texts` is the judged file (default: the unchanged file in the manifest), `reading` its column names and sheet. An
-    `uploaded` file is temporary, so labels are saved elsewhere.
+    `texts` is the judged file (default: the file in the manifest, if unchanged). `reading` has its column names and
+    sheet. `uploaded` files are temporary, so labels are saved elsewhere.
 
     Raises:
-        InputError: a file cannot be read, or the run file has no judgments.
+        InputError: a file cannot be read, or the run file contains no judgments.
     """
     path = Path(path)
     judgments = read_judgments(path)
     if not judgments:
-        raise InputError(f"{name or path.name}: no judgments found; give the OUT.jsonl of judgelm-batch")
+        raise InputError(f"{name or path.name}: no judgments found; give the OUT.jsonl written by judgelm-batch")
     notes: list[str] = []
     if texts is None:
         texts = recorded_input(path)
@@ -88,13 +88,13 @@ def open_run(
         notes += [note] if note else []
     samples = {} if texts is None else _samples(texts, judgments, notes, reading)
     if not samples:
-        notes.append("The texts are missing because a run file only has ids. Add the judged file.")
+        notes.append("The texts are missing because a run file contains only ids. Add the judged file.")
     labels = label_file_of_upload(path) if uploaded else label_file_of(path)
     return OpenRun(name=name or path.name, judgments=judgments, samples=samples, notes=tuple(notes), label_file=labels)
 
 
 def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading = AS_WRITTEN) -> list[OpenRun]:
-    """Open run files, named by file name, or by path if two have the same name."""
+    """Open run files. Each is named by file name, or by path if names are equal."""
     names = Counter(path.name for path in paths)
     shown = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
     return [open_run(path, texts, name=name, reading=reading) for path, name in shown.items()]
@@ -113,7 +113,7 @@ def _samples(
     samples = {sample.id: sample for sample in stream if sample.id in judgments}
     if not samples:
         example = next(iter(judgments))
-        finding = f"no id is in the run file (an id there: {example!r})"
+        finding = f"no id matches the run file (which contains {example!r})"
         raise InputError(f"{Path(path).name}: {finding}; give the judged file")
     samples, texts = match_samples(judgments, samples, name=Path(path).name)
     notes += texts.notes()
@@ -123,12 +123,12 @@ def _samples(
 
 
 def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) -> dict[str, Winner]:
-    """Return the winners in a label file by sample id, in the order that the run judged."""
+    """Return a label file's winners by sample id, with answers in the run's order."""
     labelled = read_labels(str(path), on_reject=lambda reject: None, reading=reading)
     labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
     winners = {key: label.winner for key, label in labels.items() if label.winner is not None}
     if not winners:
-        raise InputError(f"{Path(path).name}: no label has a winner; give the labels of pairs")
+        raise InputError(f"{Path(path).name}: no label has a winner; give labels for pairs")
     return winners
 
 
@@ -138,12 +138,12 @@ def verdict_word(judgment: Judgment) -> str:
 
 
 def verdict_name(word: str) -> str:
-    """Return a verdict word for display: `first better`, `tie`, `7.5`, `failed`."""
+    """Return a verdict word for display, such as `first better`, `tie`, `7.5` or `failed`."""
     return {"1": WINNER_NAMES[1], "2": WINNER_NAMES[2]}.get(word, word)
 
 
 def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
-    """Return whether a judgment is of two answers."""
+    """Return whether a judgment compares two answers."""
     if judgment.verdict is not None:
         return isinstance(judgment.verdict, PairVerdict)
     if sample is not None:
@@ -152,7 +152,7 @@ def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
 
 
 def flips(judgment: Judgment) -> bool | None:
-    """Return whether the orders disagree; None if only one was requested, or one failed."""
+    """Return whether the orders disagree, or None if only one was requested or one failed."""
     if judgment.consistent is not None:
         return not judgment.consistent
     orders = orders_of(next(iter(by_id([judgment]).values()))) if len(per_order(judgment.shown)) == 2 else None

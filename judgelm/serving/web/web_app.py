@@ -22,7 +22,7 @@ _POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-"""Gradio's page needs inline scripts and evaluates its templates. `markup` escapes all texts on it."""
+"""Gradio requires inline scripts and evaluates templates. `markup` escapes all texts on the page."""
 
 _HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 _UNWANTED = ("run_history", "show_error", "ssr_mode", "enable_monitoring", "pwa", "mcp_server")
@@ -35,8 +35,8 @@ def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts |
 
     Args:
         page: from `create_page`.
-        password: required to see the page; None requires none.
-        hosts: accepted without a password. Default: names of this machine.
+        password: required to see the page, unless None.
+        hosts: host names accepted without a password; names of this machine by default.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     known = hosts or KnownHosts("127.0.0.1", way_out="set a password")
@@ -82,7 +82,7 @@ def _theme() -> gr.themes.Base:
 
 
 def serve_page(app: FastAPI, bound: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Serve the page until Ctrl-C or SIGTERM."""
     config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
     with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
         WatchedServer(config).run(sockets=[bound])

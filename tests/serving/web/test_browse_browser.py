@@ -89,7 +89,7 @@ def test_texts_and_both_judgments_are_shown_together(page):
     show_judgments(page)
     for text in ("question a", "first a", "second a"):
         assert page.locator("#browse-item").get_by_text(text).first.is_visible(), text
-    for text in ("Answer 1 is better.", "other.jsonl", "The same verdict."):
+    for text in ("Answer 1 is better.", "other.jsonl", "Same verdict."):
         assert page.locator("#browse-judgment").get_by_text(text).first.is_visible(), text
     has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
     # both judge a, b and c; only the verdicts of a are the same
@@ -130,7 +130,7 @@ def test_digits_typed_into_a_field_label_nothing(page):
     page.locator("#filter-text textarea, #filter-text input").first.click()
     page.keyboard.type("12")
     page.keyboard.press("Enter")
-    has(page, "browse-item", "No item passes the filters.")
+    has(page, "browse-item", "No items pass the filters.")
     has(page, "browse-findings", "Your labels (0)")
 
 
@@ -168,8 +168,8 @@ def test_judgments_are_hidden_by_default_and_the_agreement_grows_with_labels(pag
     has(page, "browse-progress", "3 labels: agreement 66.7\u00a0%")
     curve = page.locator("#browse-findings svg[aria-label^='Agreement with your labels as they grow. After 3 labels']")
     curve.wait_for()
-    has(page, "browse-findings", "With your labels, run.jsonl: agreement 66.7")
-    has(page, "browse-findings", "With your labels, other.jsonl: agreement 66.7")  # 1 1 1 against labels 1 1 2
+    has(page, "browse-findings", "run.jsonl compared with your labels: agreement 66.7")
+    has(page, "browse-findings", "other.jsonl compared with your labels: agreement 66.7")  # 1 1 1 against labels 1 1 2
     assert page.locator("#browse-judgment .jl-verdict").count() == 0  # the fourth is not labelled
 
 
@@ -186,7 +186,7 @@ def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, pa
     has(page, "browse-place", "Item 2 of 4 listed")
     reload(page)
     has(page, "browse-place", "your label: second better")
-    has(page, "browse-findings", "run.labels.jsonl, which judgelm eval --labels reads")
+    has(page, "browse-findings", "run.labels.jsonl, for judgelm eval --labels")
     has(opened(), "browse-place", "your label: second better")
     tmp_path.joinpath("run.labels.tmp").mkdir()  # fails like a read-only folder, also for root
     page.locator("#label-first").click()

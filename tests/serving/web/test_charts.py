@@ -73,7 +73,7 @@ def test_a_fine_scale_has_few_ticks():
 
 
 def test_an_empty_distribution_is_drawn():
-    assert "None of the score lines has any." in heat_map(distribution(), (0, 1), TEN)
+    assert "All score lines have probability 0." in heat_map(distribution(), (0, 1), TEN)
 
 
 def test_each_score_has_a_bar():

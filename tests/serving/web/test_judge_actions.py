@@ -45,7 +45,7 @@ def test_a_pair_is_judged_in_both_orders_and_explained(ask):
     steps = ask("8 6\\nThe first is shorter.", lambda judge: pair_input(judge, "q", ("a", "b"), "", OPTIONS))
     page, talk = steps[-1]
     # 8 : 6 in either order: the first place wins, so the orders disagree and the means are equal
-    assert "A tie, since the orders disagree." in page
+    assert "A tie, because the orders disagree." in page
     assert "Do not rely on it" in page
     assert page.count("<svg") == 2
     assert "The first is shorter." in page

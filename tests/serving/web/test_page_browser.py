@@ -57,7 +57,7 @@ def test_the_reason_of_a_pair_is_streamed(url, page_at, engine):
     first = growing.inner_text()
     page.wait_for_function("before => document.querySelector('.jl-writing .jl-raw')?.innerText !== before", arg=first)
     shown = page.locator("#pair-judgment")
-    shown.get_by_text("A tie, since the orders disagree.").wait_for()  # 8 : 6 in both orders
+    shown.get_by_text("A tie, because the orders disagree.").wait_for()  # 8 : 6 in both orders
     assert shown.get_by_text("Do not rely on it").is_visible()
     assert shown.locator("svg").count() == 2
     assert shown.locator("svg").first.get_attribute("aria-label").startswith("Probabilities of the score lines")
@@ -90,7 +90,7 @@ def test_the_page_opens_with_an_example(url, page_at):
     assert label.is_hidden()  # readers see the verdict first
     page.locator("#pair-judge").click()
     shown = page.locator("#pair-judgment")
-    shown.get_by_text("A tie, since the orders disagree.").wait_for()
+    shown.get_by_text("A tie, because the orders disagree.").wait_for()
     assert shown.get_by_text("Answer 1 shown first").is_visible()
     assert shown.get_by_text("Answer 2 shown first").is_visible()
     assert shown.get_by_text("Why this verdict may be wrong").is_visible()

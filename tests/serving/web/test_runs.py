@@ -50,7 +50,7 @@ def test_other_files_are_refused_with_their_location(tmp_path, lines, message):
 
 def test_texts_of_something_else_are_refused(tmp_path):
     texts = write_pairs(tmp_path / "others.jsonl", [pair_sample("elsewhere")])
-    with pytest.raises(InputError, match=r"others.jsonl: no id is in the run file \(an id there: '0'\)"):
+    with pytest.raises(InputError, match=r"others.jsonl: no id matches the run file \(which contains '0'\)"):
         open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS), texts)
 
 
