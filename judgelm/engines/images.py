@@ -42,7 +42,7 @@ def read_image(source: str) -> Any:
     except UnidentifiedImageError as error:
         raise ImageError(f"{_named(source)}: unknown image format; save it as PNG or JPEG") from error
     except (*_DAMAGE, Image.DecompressionBombError) as error:
-        raise ImageError(f"{_named(source)}: cannot read the image: {error}; check the file") from error
+        raise ImageError(f"{_named(source)}: the image cannot be read: {error}; check the file") from error
 
 
 def image_url(source: str) -> str:

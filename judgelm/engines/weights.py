@@ -130,7 +130,7 @@ def _download(adapter: str) -> Path | None:
         except EntryNotFoundError:
             continue
         except (OSError, HFValidationError) as error:
-            raise ModelError(f"{adapter}: not a local folder, and not available from the hub: {error}") from error
+            raise ModelError(f"{adapter}: no such folder, and not available from the hub: {error}") from error
     return None
 
 
