@@ -193,7 +193,8 @@ def test_requests_fail_or_the_run_stops_if_no_server_answers(count):
             for server in servers:
                 server.kill()
             if when_down == "stop":
-                with pytest.raises(EngineError, match="none of the 2 servers responded" if count == 2 else "is not responding"):
+                words = "none of the 2 servers responded" if count == 2 else "is not responding"
+                with pytest.raises(EngineError, match=words):
                     ask_all(engine, "x", "y")
             else:
                 done = ask_all(engine, "x", "y")
