@@ -51,7 +51,7 @@ def test_unreachable_hub(monkeypatch):
     [
         (b"PK\3\4 not a model", "not a GGUF file"),
         (b"", "not a GGUF file"),
-        (b"version https://git-lfs.github.com/spec/v1\noid", "a Git LFS pointer .*; run: git lfs"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS pointer.*; run: git lfs"),
         (b"GGUF" + struct.pack("<IQQ", 1, 0, 0), r"truncated or damaged \(.*GGUF v1"),
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60), "truncated or damaged"),
         (b"GGUF\3", "truncated or damaged"),
