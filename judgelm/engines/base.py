@@ -28,14 +28,14 @@ class Engine(Protocol):
         ...
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit requests. Each key must be unique among the requests in flight."""
+        """Submit requests. Keys must be unique among requests in flight."""
         ...
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Work or wait for up to about `timeout_s` seconds and return the finished completions.
+        """Work or wait for about `timeout_s` seconds and return finished completions.
 
         Raises:
-            EngineError: if the engine fails. A failed request instead has `finish_reasons == ("error",)`.
+            EngineError: if the engine fails. Failed requests have `finish_reasons == ("error",)`.
         """
         ...
 
@@ -52,7 +52,7 @@ class Engine(Protocol):
         ...
 
     def stats(self) -> dict[str, Any]:
-        """Return counters since loading. The optional key `notes` contains messages for the user."""
+        """Return counters. The optional key `notes` contains messages for the user."""
         ...
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class HoldsAdapters(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Options for all engines. Each engine uses those that apply to it.
+    """Options for all engines. Each engine uses the relevant ones.
 
     Attributes:
         model: local folder or hub id. For the scripted engine, a reply or a JSON file of replies.
@@ -108,4 +108,4 @@ class EngineOptions:
 
 
 class ImageError(Exception):
-    """Raised for an unreadable image. Only requests with this image fail."""
+    """An image is unreadable. Only its requests fail."""

@@ -1,4 +1,4 @@
-"""Compute the probabilities of given replies from token ids.
+"""Compute the probabilities of given replies.
 
 Replies share prefixes (`8 6`, `8 7`), so their tokens form a tree. Only inner nodes need a forward pass.
 """
@@ -28,7 +28,7 @@ class ScoreTree:
 
     Attributes:
         depths: 0 for the first token of a reply.
-        paths: each reply's steps. Their log-probabilities are summed.
+        paths: each reply's steps.
         longer: for each reply, the next longer replies that start with it.
     """
 
@@ -68,7 +68,7 @@ class ScoreTree:
 
     @cached_property
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask of shape (nodes, nodes). A node attends to itself and its ancestors."""
+        """Attention mask, shape (nodes, nodes). Nodes attend to themselves and their ancestors."""
         visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
         for node in range(len(self.tokens)):
             visible[node, self.ancestors(node)] = True
@@ -172,7 +172,7 @@ class CandidateSearch:
         return by_mass
 
     def logprobs(self) -> tuple[float, ...]:
-        """Return `Completion.candidate_logprobs`, with -inf for unknown branches."""
+        """Return `Completion.candidate_logprobs`; unknown branches are -inf."""
         return self.tree.logprobs(self._steps)
 
 

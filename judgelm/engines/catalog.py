@@ -17,7 +17,7 @@ GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
-    """Load an engine by name. For `auto`, `choose_engine` selects one."""
+    """Load an engine. For `auto`, `choose_engine` selects one."""
     if name == "auto":
         name, _ = choose_engine()
     check_engine(name)
@@ -36,7 +36,7 @@ def check_engine(name: str) -> None:
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """Resolve `dtype: auto` once for all workers. Also return a note for the user, which may be empty."""
+    """Resolve `dtype: auto` once for all workers. Also return a note, if any."""
     missing = ""
     if name == "auto":
         name, reason = choose_engine()
@@ -97,7 +97,7 @@ def _size(options: EngineOptions, factor: str) -> int:
 
 
 def unused_gpus_note(visible: int, used: int) -> str:
-    """Describe idle GPUs and how to use them, or return an empty string."""
+    """Describe idle GPUs, if any, and how to use them."""
     if not used or visible < 2 * used:
         return ""
     all_used = visible // used * used

@@ -24,7 +24,7 @@ _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_f
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _MIN_SPEEDUP = 1.5
 _WEIGHTS_SHARE = 0.8
-"""Maximum share of free memory for weights. The KV cache and activations need the rest."""
+"""Maximum share of free memory. The KV cache and activations need the rest."""
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
@@ -97,7 +97,7 @@ def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> Dt
 def choose_cpu_dtype(
     stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
 ) -> DtypeChoice:
-    """Choose the format for a 16-bit checkpoint. `seconds` maps each format to its measured time."""
+    """Choose the format for a 16-bit checkpoint. `seconds` is the measured time by format."""
     measured = slowness(stored, seconds, flags)
     if not measured:
         speed = seconds["float32"] / seconds[stored]
@@ -115,7 +115,7 @@ def choose_cpu_dtype(
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """Describe the slowdown relative to float32, or return an empty string if it is small."""
+    """Describe the slowdown relative to float32, if it is large."""
     slower = seconds[dtype] / seconds["float32"]
     if slower < _MIN_SPEEDUP:
         return ""
@@ -156,7 +156,7 @@ def stored_dtype(base: str, config: Any) -> str | None:
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Return the minimum time in seconds for a typical matrix product in each format, using one thread."""
+    """Return the minimum single-threaded time of a typical matrix product by format, in seconds."""
     text = config.get_text_config()
     low, high = _SIDES
     width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))

@@ -24,7 +24,7 @@ _DAMAGE = (
 )
 """Errors that PIL raises for damaged files, depending on the format."""
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""Allowed formats for URLs, which may be untrusted. PIL runs external programs for others, such as EPS."""
+"""URLs may be untrusted, and PIL runs external programs for other formats, such as EPS."""
 _MAX_CACHED = 64
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 

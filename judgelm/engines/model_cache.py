@@ -1,4 +1,4 @@
-"""Locate judgelm's cache folder: `$JUDGELM_CACHE` or `~/.cache/judgelm`."""
+"""judgelm's cache folder: `$JUDGELM_CACHE` or `~/.cache/judgelm`."""
 
 import os
 from pathlib import Path

@@ -42,7 +42,7 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
-    """Return the base model and the adapter, replacing GGUF files with their checkpoints.
+    """Return the base model and adapter, replacing GGUF files with checkpoints.
 
     Adapter folders name their base model, and folders with only a judge card their model.
     """
@@ -152,7 +152,7 @@ def has_reward_head(options: EngineOptions) -> bool:
 
 
 def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
-    """Read a JSON object. If it is unreadable, return an empty one."""
+    """Read a JSON object, or return an empty one."""
     try:
         value = parse_json(_file_text(source, name, revision) or "{}")
     except ValueError:
@@ -219,7 +219,7 @@ def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
-    """Explain a tokenizer error. If sentencepiece fails, transformers only reports the tiktoken error."""
+    """Explain a tokenizer error. transformers reports sentencepiece errors as tiktoken errors."""
     path = Path(source) / "tokenizer.model"
     if not path.is_file() or path.with_suffix(".json").is_file():
         return first_line(error)
@@ -232,7 +232,7 @@ def tokenizer_finding(source: str, error: Exception) -> str:
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
-    """Return the smallest context window set by the config, tokenizer, or user, in tokens."""
+    """Return the smallest stated context window in tokens."""
     stated = {
         "config.json: max_position_embeddings": getattr(config.get_text_config(), "max_position_embeddings", None),
         "tokenizer_config.json: model_max_length": tokenizer.model_max_length,
@@ -277,7 +277,7 @@ def adapter_identity(adapter: str) -> dict[str, Any]:
 
 
 def _folder_sha(source: str) -> str | None:
-    """Hash the config, tokenizer, and weights. Large files are hashed by size and 256 pieces."""
+    """Hash config, tokenizer, and weights. For large files, hash the size and 256 pieces."""
     folder = Path(source)
     if not folder.is_dir():
         return None

@@ -21,10 +21,10 @@ def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool
 
 
 def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request, TokenizedPrompt] | Completion":
-    """Truncate and tokenise a request. Return a failed completion if this is impossible.
+    """Truncate and tokenise a request, or return a failed completion.
 
     Raises:
-        ConfigError: see `Truncator.truncate`. Only raised for template prompts, because all requests would fail.
+        ConfigError: see `Truncator.truncate`. Only raised for template prompts.
     """
     sampling = request.sampling
     reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
@@ -62,7 +62,7 @@ def refuse_images(request: Request, why: str) -> None:
 def decode_reply(
     ids: list[int], sampling: Sampling, tokenizer: "Tokenizer", eos_ids: frozenset[int]
 ) -> tuple[str, FinishReason | None]:
-    """Decode a reply and return its finish reason, or None if it is unfinished."""
+    """Decode a reply. The finish reason is None if it is unfinished."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     if ids[-1] in eos_ids:
         return text, "stop"

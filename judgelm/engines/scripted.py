@@ -50,7 +50,7 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """Load a JSON file that maps prompt keys to replies, or use `--model` as the reply."""
+        """Load a JSON script, or use `--model` as the reply."""
         path, thinking = Path(options.model), thinking_policy(options, window=None, resumes=False)
         if path.suffix != ".json":
             return cls({"*": options.model.replace("\\n", "\n")}, thinking=thinking)

@@ -67,7 +67,7 @@ class PerRequestFailures(EngineView):
 
 
 class AdapterView(EngineView):
-    """Assigns requests to an adapter. Only one view per engine may run at a time."""
+    """Assigns requests to an adapter. Only one view per engine may run."""
 
     def __init__(self, engine: Engine, adapter: str) -> None:
         from judgelm.engines.model_files import adapter_identity  # loads transformers

@@ -47,7 +47,7 @@ def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
-    """Count parameters, shared ones once. Return None if the model type is unknown."""
+    """Count parameters, shared ones once. None if the model type is unknown."""
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         build: Any = kind.from_config  # untyped in transformers
         try:
@@ -141,7 +141,7 @@ def pickled_files(folder: Path) -> list[Path]:
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:
-    """Reject unsafe pickles and indexes that list files outside the folder. For a hub id, check the cache."""
+    """Reject unsafe pickles and indexes with outside files. Hub ids are checked in the cache."""
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     folder = _folder(source, revision)
     weights = next((folder / name for name in _IN_ORDER if (folder / name).is_file()), None)

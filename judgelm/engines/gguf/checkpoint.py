@@ -27,7 +27,7 @@ _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _OTHER_BYTES = 64 << 20
 """Upper bound for the tokenizer and config."""
 _FLOAT16_BELOW = 1 << 28
-"""Number of weights below which models use float16."""
+"""Smaller models use float16."""
 
 
 class GgufRecord(BaseModel, frozen=True, extra="forbid"):

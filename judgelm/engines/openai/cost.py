@@ -44,7 +44,7 @@ class CostEntry:
 
 
 class CostTracker:
-    """Counts tokens on all servers. `assumed` is the maximum for requests without reported usage."""
+    """Counts tokens. `assumed` is the maximum for requests without reported usage."""
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class CostTracker:
 
     @asynccontextmanager
     async def track(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
-        """Reserve a request's maximum cost, then count its actual cost."""
+        """Reserve the maximum cost, then count the actual cost."""
         maximum = max_usage(body)
         await self._wait_for_budget(maximum)
         self._reserved += maximum
@@ -105,7 +105,7 @@ class CostTracker:
 
 
 def max_usage(body: Mapping[str, Any]) -> BilledTokens:
-    """Return the maximum billed tokens: one per UTF-8 byte, and OpenAI's maximum per image."""
+    """Assume one token per UTF-8 byte, and OpenAI's maximum per image."""
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):
         tokens = len(prompt.encode()) + _WRAPPING_TOKENS

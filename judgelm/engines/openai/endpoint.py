@@ -1,6 +1,6 @@
 """Send requests to one endpoint, with retries.
 
-Rate limits do not count as failures. Requests wait up to `patience_s` for them.
+Rate limits are not failures. Requests wait for them for up to `patience_s`.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class RetriesExhaustedError(Exception):
 
 @dataclass(eq=False)
 class TransientError(Exception):
-    """A retryable error. If `unbilled`, the server did no work."""
+    """A retryable error. `unbilled` means that the server did no work."""
 
     kind: ErrorKind
     message: str

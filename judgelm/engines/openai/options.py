@@ -36,9 +36,9 @@ class EndpointOptions:
 
     Attributes:
         base_url: API address including `/v1`; default: OPENAI_BASE_URL. Separate multiple servers with commas.
-        api_key_env: environment variable that contains the key.
+        api_key_env: environment variable with the key.
         api: `completions`, `chat`, or `auto` to test the server.
-        concurrency: maximum requests in flight per server; reduced while it is overloaded.
+        concurrency: maximum requests in flight per server; reduced under overload.
         timeout_s: timeout for the whole request.
         retries: maximum retries, not counting rate limits.
         backoff_s: approximate delay before the first retry; doubles each time.
@@ -94,7 +94,7 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """Return the message for HTTP 401 or 403. The server's message may repeat the key."""
+        """Message for HTTP 401 or 403. The server's message may repeat the key."""
         if self.key is None:
             return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
         return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set a valid key"

@@ -1,6 +1,6 @@
 """Multiple servers for the same model.
 
-Each request goes to the server with the fewest requests in flight. Unresponsive servers are skipped for a while.
+Requests go to the server with the fewest in flight. Unresponsive servers are skipped for a while.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ class RenderedPrompt:
 
     Attributes:
         content: token ids or a string for completions, or messages for chat.
-        text: the prompt as a string, for completions.
+        text: the prompt for completions.
         templated: `text` comes from a chat template.
         prefill: forced start of the reply, sent as the last message.
     """

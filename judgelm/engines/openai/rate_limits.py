@@ -126,7 +126,7 @@ class AdaptiveLimiter:
                 return time.monotonic()
 
     async def __aexit__(self, *_: object) -> None:
-        """Free the slot without awaiting, so that cancellation is safe."""
+        """Does not await, so that cancellation is safe."""
         self._in_flight -= 1
         self._room.set()
 

@@ -115,7 +115,7 @@ class ReportedError(NamedTuple):
 
 
 def reported_error(data: Any) -> ReportedError | None:
-    """Return the error in a response with status 200, if any. Gateways put the real status in `code`."""
+    """Return the error in a response with status 200. Gateways put the real status in `code`."""
     if not isinstance(data, dict):
         return None
     choices = data.get("choices")

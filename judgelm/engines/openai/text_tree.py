@@ -1,4 +1,4 @@
-r"""Compute candidate probabilities from token strings, because endpoints do not list token ids.
+r"""Compute candidate probabilities from token strings, because endpoints list no ids.
 
 Nodes are prefixes of candidates, regardless of tokenisation. A token may extend past a candidate (`6\n` completes
 `8 6`).
@@ -76,7 +76,7 @@ class TextTree:
         self._known.setdefault(node, {})
 
     def borrow(self) -> bool:
-        """Copy continuations from the most similar known node to each open node. Return False if none was open."""
+        """Copy continuations from similar known nodes to open nodes. Return False if none was open."""
         needed = self.needed()
         for node in needed:
             source = max(self._known, key=lambda known: len(self._suffixes[known] & self._suffixes[node]), default="")

@@ -162,7 +162,7 @@ class PromptSegment:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """All new prompts in a pass, computed in one call if a kernel is available."""
+    """All new prompts in a pass, in one kernel call if possible."""
 
     prompts: Sequence[PromptSegment]
     kernel_for: Callable[[Tensor, Tensor, AttentionOptions], VarlenKernel | None] = varlen_kernel

@@ -142,7 +142,7 @@ class DecodeBlocks:
         return max(allocated, sum(sequence.parent.capacity for sequence in self))
 
     def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
-        """Add a reply to a prompt. `nodes` has the offsets of all its tokens except the last."""
+        """Add a reply to a prompt. `nodes` has its tokens' offsets, except the last."""
         self._insert(sequence, kv.layers(), kv.length, nodes)
 
     def make_room(self) -> None:

@@ -1,7 +1,7 @@
 """The transformers engine: continuous batching without padding.
 
-Each pass packs the next token of every running reply and as many new prompts as the token budget allows into one row.
-The budget is halved if memory runs out.
+Each pass packs the next token of every running reply and new prompts, up to the token budget, into one row. If memory
+runs out, the budget is halved.
 """
 
 import gc
@@ -180,7 +180,7 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """Run a pass. After the first success, errors are attributed to requests. Failed passes change no replies."""
+        """After the first successful pass, errors are attributed to requests. Failed passes change no replies."""
         fresh = self._schedule()
         try:
             self._decoding.make_room()

@@ -1,6 +1,6 @@
 """LoRA adapters that share a base model.
 
-PEFT selects adapters per batch row, but a packed pass is one row. Here, each token uses its request's adapter.
+PEFT selects adapters per row. Packed passes have one row, so each token uses its request's adapter.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The vLLM engine, and the environment for importing and starting vLLM.
 
-`START_LOG` logs the startup stages. vLLM takes minutes to start for large models.
+`START_LOG` logs startup, which takes minutes for large models.
 """
 
 import logging

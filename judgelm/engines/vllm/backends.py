@@ -1,4 +1,4 @@
-"""Run vLLM in this process for one device, or asynchronously with worker processes for several devices."""
+"""Run vLLM in this process for one device, or with worker processes for several."""
 
 import importlib.util
 import os

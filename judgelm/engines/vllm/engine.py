@@ -1,6 +1,6 @@
 """The vLLM engine, on GPUs or CPUs.
 
-It tokenises prompts and decodes replies like the transformers engine, so that both give the same results.
+It tokenises and decodes like the transformers engine, so that both give the same results.
 """
 
 import time
@@ -42,7 +42,7 @@ class RequestState:
 
     Attributes:
         pending: the tree node for each unfinished vLLM request.
-        begun: token ids generated before a restart at an empty first line.
+        begun: token ids before a restart at an empty first line.
         failure: error message, if any.
     """
 
