@@ -1,4 +1,4 @@
-"""The engine protocol and the options of all engines."""
+"""The engine protocol and options."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,31 +28,31 @@ class Engine(Protocol):
         ...
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit requests. Keys are unique among the requests in flight."""
+        """Submit requests. Keys must be unique among requests in flight."""
         ...
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Work or wait for at most about `timeout_s` seconds and return the finished requests.
+        """Work or wait for about `timeout_s` seconds and return finished completions.
 
         Raises:
-            EngineError: the engine broke. A failed request has `finish_reasons == ("error",)`.
+            EngineError: if the engine fails. Failed requests have `finish_reasons == ("error",)`.
         """
         ...
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return each request's partial first reply by key, if known."""
+        """Return the partial first reply for each key, if known."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop requests without a completion."""
+        """Drop requests without returning completions."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Model, hash, dtype, device and versions."""
+        """Return the model, its hash, dtype, device, and versions."""
         ...
 
     def stats(self) -> dict[str, Any]:
-        """Counters since loading. The optional key `notes` holds lines for the user."""
+        """Return counters. The optional key `notes` contains messages for the user."""
         ...
 
     def close(self) -> None:
@@ -62,33 +62,33 @@ class Engine(Protocol):
 
 @runtime_checkable
 class HoldsAdapters(Protocol):
-    """An engine with LoRA adapters; `Request.adapter` selects one."""
+    """An engine with LoRA adapters, selected by `Request.adapter`."""
 
     def load_adapter(self, adapter: str) -> None:
-        """Load a LoRA adapter (folder or hub id) if needed."""
+        """Load a LoRA adapter if it is not loaded."""
         ...
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Free an adapter. Return False if requests in flight use it."""
+        """Unload an adapter. Return False if requests in flight use it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Options of all engines; each engine uses the ones that apply to it.
+    """Options for all engines. Each engine uses the relevant ones.
 
     Attributes:
-        model: local folder or hub id; for the scripted engine a reply or a JSON file of replies.
+        model: local folder or hub id. For the scripted engine, a reply or a JSON file of replies.
         adapter: folder or hub id of a PEFT adapter.
         adapters: folders or hub ids of LoRA adapters that requests can select.
-        dtype: `auto` (see `judgelm.engines.dtype`), `float32`, `bfloat16` or `float16`.
-        device: `auto`, `cpu`, `cuda`, `cuda:1`, ...
-        quantization: `4bit` or `8bit` with bitsandbytes.
-        max_num_batched_tokens: maximum tokens per forward pass.
-        max_model_len: context window in tokens; default: the config's.
-        thinking: default: the judge card's, else `absent`.
-        thinking_tokens: at most half of the window.
-        engine_args: options of one engine, by its own names.
+        dtype: `auto` (see `judgelm.engines.dtype`), `float32`, `bfloat16`, or `float16`.
+        device: for example, `auto`, `cpu`, `cuda`, or `cuda:1`.
+        quantization: `4bit` or `8bit`, using bitsandbytes.
+        max_num_batched_tokens: maximum number of tokens per forward pass.
+        max_model_len: context window in tokens. Defaults to the config's.
+        thinking: defaults to the judge card's mode, or else `absent`.
+        thinking_tokens: capped at half the context window.
+        engine_args: engine-specific arguments, under their original names.
     """
 
     model: str
@@ -108,4 +108,4 @@ class EngineOptions:
 
 
 class ImageError(Exception):
-    """An image cannot be read. Only its requests fail."""
+    """An image is unreadable. Only its requests fail."""

@@ -1,6 +1,6 @@
-"""Probabilities of given replies, from token ids.
+"""Compute the probabilities of given replies.
 
-Replies share beginnings (`8 6`, `8 7`), so their tokens form a tree. Only inner nodes need a forward step.
+Replies share prefixes (`8 6`, `8 7`), so their tokens form a tree. Only inner nodes need a forward pass.
 """
 
 import math
@@ -24,12 +24,12 @@ _TAIL_CHARACTERS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTree:
-    """Inner nodes by depth, and the path of each reply.
+    """Inner nodes sorted by depth, and the path of each reply.
 
     Attributes:
         depths: 0 for the first token of a reply.
-        paths: each reply's steps, whose log-probabilities add up.
-        longer: for each reply the next longer replies that begin with it.
+        paths: each reply's steps.
+        longer: for each reply, the next longer replies that start with it.
     """
 
     tokens: tuple[int, ...]
@@ -40,12 +40,12 @@ class ScoreTree:
 
     @cached_property
     def node_behind(self) -> dict[Step, int]:
-        """Inner node after each step that has one."""
+        """The inner node reached by each step, if any."""
         return {(self.parents[node], token): node for node, token in enumerate(self.tokens)}
 
     @cached_property
     def children(self) -> dict[int, tuple[int, ...]]:
-        """Token ids after each node."""
+        """Token ids that may follow each node."""
         children: dict[int, dict[int, None]] = {}
         for path in self.paths:
             for node, token in path:
@@ -54,12 +54,12 @@ class ScoreTree:
 
     @cached_property
     def vocabulary(self) -> tuple[int, ...]:
-        """All token ids, ascending."""
+        """All token ids in ascending order."""
         return tuple(sorted({token for path in self.paths for _, token in path}))
 
     @cached_property
     def depth_below(self) -> dict[int, int]:
-        """Tokens from each node to the end of the longest reply."""
+        """Number of tokens from each node to the end of its longest reply."""
         depths: dict[int, int] = {}
         for path in self.paths:
             for index, (node, _) in enumerate(path):
@@ -68,18 +68,18 @@ class ScoreTree:
 
     @cached_property
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask, shape (nodes, nodes): a node attends to itself and its ancestors."""
+        """Attention mask, shape (nodes, nodes). Nodes attend to themselves and their ancestors."""
         visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
         for node in range(len(self.tokens)):
             visible[node, self.ancestors(node)] = True
         return visible
 
     def path_to(self, node: int) -> list[int]:
-        """Token ids from the prompt to the node."""
+        """Return the token ids from the prompt to the node."""
         return [self.tokens[ancestor] for ancestor in reversed(self.ancestors(node))]
 
     def ancestors(self, node: int) -> list[int]:
-        """The node and its ancestors."""
+        """Return the node and its ancestors."""
         ancestors = []
         while node != ROOT:
             ancestors.append(node)
@@ -87,7 +87,7 @@ class ScoreTree:
         return ancestors
 
     def logprobs(self, steps: Mapping[Step, float]) -> tuple[float, ...]:
-        """Return the log-probability of each reply, without longer replies that begin with it."""
+        """Return the log-probability of each reply, excluding longer replies that start with it."""
         begun = [sum(steps.get(step, -math.inf) for step in path) for path in self.paths]
         known = {node for node, _ in steps}
         return tuple(
@@ -101,7 +101,7 @@ class ScoreTree:
 
 
 def build_tree(replies: Sequence[Sequence[int]]) -> ScoreTree:
-    """Build the tree of replies of at least one token id."""
+    """Build the tree for non-empty replies."""
     nodes: dict[tuple[int, ...], int] = {(): ROOT}
     for depth in range(1, max(len(reply) for reply in replies)):
         for reply in replies:
@@ -138,7 +138,7 @@ def _without(total: float, longer: list[float]) -> float:
 
 
 class CandidateSearch:
-    """The known part of one prompt's tree; it ends when the share `mass` of the probability is known."""
+    """Searches one prompt's tree until at least `mass` of the probability is known."""
 
     def __init__(self, tree: ScoreTree, mass: float = FOLLOWED_MASS) -> None:
         self.tree = tree
@@ -147,7 +147,7 @@ class CandidateSearch:
         self._open: dict[int, float] = {ROOT: 0.0}
 
     def add(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
-        """Add the log-probabilities at each token of a reply that continues from a node."""
+        """Add the log-probabilities for each token of a reply that continues from a node."""
         for token, alternatives in zip(reply, logprobs, strict=False):
             if node in self._open:
                 self._close(node, alternatives)
@@ -164,7 +164,7 @@ class CandidateSearch:
                 self._open[inner] = above + logprobs[token]
 
     def open_nodes(self) -> list[int]:
-        """Return nodes to continue from, most probable first."""
+        """Return the nodes to continue from, most probable first."""
         by_mass = sorted(self._open, key=lambda node: self._open[node], reverse=True)
         left_out = 0.0
         while by_mass and (left_out := left_out + math.exp(self._open[by_mass[-1]])) <= self._left_out:
@@ -172,24 +172,24 @@ class CandidateSearch:
         return by_mass
 
     def logprobs(self) -> tuple[float, ...]:
-        """The values of `Completion.candidate_logprobs`; -inf for unknown branches."""
+        """Return `Completion.candidate_logprobs`; unknown branches are -inf."""
         return self.tree.logprobs(self._steps)
 
 
 def longest_candidate(reply: str, candidates: Sequence[str]) -> str | None:
-    """Return the longest candidate that the reply begins with."""
+    """Return the longest candidate that the reply starts with."""
     return max((candidate for candidate in candidates if reply.startswith(candidate)), key=len, default=None)
 
 
 class CandidateTokenizer:
-    """Tokenises replies as they would follow a prompt."""
+    """Tokenises replies in the context of a prompt."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._trees: dict[tuple[str, tuple[str, ...]], ScoreTree] = {}
 
     def tree(self, prompt: str, replies: tuple[str, ...]) -> ScoreTree:
-        """Return the tree of the replies after this prompt."""
+        """Return the tree of replies to this prompt."""
         key = (prompt[-_TAIL_CHARACTERS:], replies)
         if key not in self._trees:
             self._trees[key] = build_tree(self._ids_after(*key))

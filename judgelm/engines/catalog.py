@@ -1,4 +1,4 @@
-"""All engines by name, and the GPUs that they use."""
+"""Choose and load engines, and count their GPUs."""
 
 import importlib.util
 import math
@@ -13,34 +13,34 @@ from judgelm.machine import usable_gpus
 from judgelm.package import install_hint
 
 GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-"""vLLM arguments whose product is the number of GPUs."""
+"""vLLM arguments that multiply to the number of GPUs."""
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
-    """Load an engine by name; `auto` uses `choose_engine`."""
+    """Load an engine. For `auto`, `choose_engine` selects one."""
     if name == "auto":
         name, _ = choose_engine()
     check_engine(name)
     if options.engine_args and name in ("scripted", "transformers"):
         names = ", ".join(options.engine_args)
-        raise ConfigError(f"the {name} engine has no engine arguments, but got {names}; leave it out")
+        raise ConfigError(f"the {name} engine takes no engine arguments, but got {names}; remove them")
     engine = ENGINES[name](options)
     release_openmp_threads()  # the engine may run in another thread
     return engine
 
 
 def check_engine(name: str) -> None:
-    """Raise a ConfigError for an unknown engine."""
+    """Raise a ConfigError if the engine is unknown."""
     if name != "auto" and name not in ENGINES:
         raise not_found("engine", name, ("auto", *ENGINES))
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """Resolve `dtype: auto` once for all workers. The note is often empty."""
+    """Resolve `dtype: auto` once for all workers. Also return a note, if any."""
     missing = ""
     if name == "auto":
         name, reason = choose_engine()
-        missing = reason if name == "transformers" and visible_gpus() else ""  # GPUs, but no vLLM
+        missing = reason if name == "transformers" and visible_gpus() else ""  # there are GPUs, but no vLLM
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
         return options, missing
     from judgelm.engines.model_files import load_config, split_adapter
@@ -66,7 +66,7 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
 
 
 def choose_engine() -> tuple[str, str]:
-    """Return the engine of `auto`, and the reason."""
+    """Return the engine for `auto` and the reason."""
     devices = visible_gpus()
     if importlib.util.find_spec("vllm") is None:
         finding = f"torch sees {devices} CUDA device(s), but vllm is not installed; run: {install_hint('vllm')}"
@@ -83,7 +83,7 @@ def visible_gpus() -> int:
 
 
 def gpus_each(name: str, options: EngineOptions) -> int:
-    """Return the number of GPUs of one engine."""
+    """Return the number of GPUs used by each engine."""
     if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
     return math.prod(_size(options, factor) for factor in GPU_FACTORS)
@@ -97,7 +97,7 @@ def _size(options: EngineOptions, factor: str) -> int:
 
 
 def unused_gpus_note(visible: int, used: int) -> str:
-    """Name idle GPUs and the option that uses them; else empty."""
+    """Describe idle GPUs, if any, and how to use them."""
     if not used or visible < 2 * used:
         return ""
     all_used = visible // used * used
@@ -108,7 +108,7 @@ def unused_gpus_note(visible: int, used: int) -> str:
 
 
 def idle_gpus(name: str, options: EngineOptions) -> list[str]:
-    """Return the note about idle GPUs, unless the user chose a device."""
+    """Return a note about idle GPUs unless the user chose a device."""
     if name not in MODEL_ENGINES or options.device not in ("auto", "cuda"):
         return []
     note = unused_gpus_note(visible_gpus(), gpus_each(name, options))

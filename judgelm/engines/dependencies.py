@@ -10,7 +10,7 @@ from judgelm.package import install_hint
 
 
 def require(module: str, *, extra: str) -> None:
-    """Raise a MissingExtraError if a module is not installed."""
+    """Raise a MissingExtraError if the module is not installed."""
     if importlib.util.find_spec(module) is None:
         raise MissingExtraError(f"{module} is not installed; run: {install_hint(extra)}")
 
@@ -30,7 +30,7 @@ def require_version(distribution: str) -> None:
     try:
         installed, declared = version(distribution), requires("judgelm") or []
     except PackageNotFoundError:
-        return  # judgelm runs from a source folder, or `require` reports the missing package
+        return  # judgelm is run from source, or `require` reports the missing package
     for requirement in map(Requirement, declared):
         lowest = [part for part in requirement.specifier if part.operator == ">="]
         if requirement.name == distribution and not all(part.contains(installed, prereleases=True) for part in lowest):

@@ -1,7 +1,7 @@
-"""Resolve `--dtype auto` to a numeric format, by default the checkpoint's.
+"""Resolve `--dtype auto`, by default to the checkpoint's format.
 
-On a CUDA device, float32 checkpoints run in bfloat16. On a CPU, judgelm measures matrix products and uses float32 if
-16-bit products are clearly slower and the weights fit. Float16 and quantised GGUF weights may be rounded to bfloat16.
+On CUDA devices, float32 checkpoints run in bfloat16. On CPUs, judgelm times matrix products and uses float32 if 16-bit
+products are clearly slower and the weights fit. Float16 and quantised GGUF weights may be rounded to bfloat16.
 """
 
 import time
@@ -20,21 +20,21 @@ from judgelm.engines.memory import available_bytes as available_bytes  # for tra
 from judgelm.engines.weights import all_parameters
 
 _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
-"""Linux names of CPU instructions, on x86-64 and Arm."""
+"""Linux names of CPU features on x86-64 and Arm."""
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _MIN_SPEEDUP = 1.5
 _WEIGHTS_SHARE = 0.8
-"""Share of the free memory; the KV cache and activations need the rest."""
+"""Maximum share of free memory. The KV cache and activations need the rest."""
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
 TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, including_emulation=False)
-"""Starts CUDA in this process."""
+"""Calling this initialises CUDA in this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DtypeChoice:
-    """The format to load, `auto` if unknown, and a note for the user."""
+    """The dtype to load (`auto` if unknown) and a note for the user."""
 
     dtype: str
     note: str = ""
@@ -49,9 +49,9 @@ def resolve_dtype(
     reserved_bytes: int = 0,
     has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16,
 ) -> DtypeChoice:
-    """Resolve `options.dtype` on this machine. On a CPU this measures for a tenth of a second.
+    """Resolve `options.dtype` on this machine. On a CPU, measuring takes about 0.1 seconds.
 
-    `reserved_bytes` is memory that weights cannot use; `has_bfloat16` is only called if needed.
+    `reserved_bytes` is unavailable to weights. `has_bfloat16` is only called if needed.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -76,7 +76,7 @@ def resolve_dtype(
 
 
 def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:
-    """Return the requested format, with a note if the CPU emulates it."""
+    """Return the requested format and a note if the CPU emulates it."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
     finding = slowness(dtype, measure(), flags)
@@ -84,7 +84,7 @@ def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Map
 
 
 def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> DtypeChoice:
-    """Return the checkpoint's format, but bfloat16 for float32."""
+    """Return the checkpoint's format, or bfloat16 for float32 if supported."""
     if stored != "float32":
         return DtypeChoice(dtype=stored or "auto")
     if not has_bfloat16():
@@ -97,7 +97,7 @@ def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> Dt
 def choose_cpu_dtype(
     stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
 ) -> DtypeChoice:
-    """Choose the format for a 16-bit checkpoint; `seconds` is the time of the same product by format."""
+    """Choose the format for a 16-bit checkpoint. `seconds` is the measured time by format."""
     measured = slowness(stored, seconds, flags)
     if not measured:
         speed = seconds["float32"] / seconds[stored]
@@ -115,7 +115,7 @@ def choose_cpu_dtype(
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """Describe how much slower than float32 a format is, if clearly."""
+    """Describe the slowdown relative to float32, if it is large."""
     slower = seconds[dtype] / seconds["float32"]
     if slower < _MIN_SPEEDUP:
         return ""
@@ -134,12 +134,12 @@ def wide_note(half: str | None, weights: int | None) -> str:
 
 
 def half_format(device: str, flags: frozenset[str]) -> str | None:
-    """Return the 16-bit format that a CPU computes in."""
+    """Return the 16-bit format with native CPU support, if any."""
     return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """Return the checkpoint's format. Quantised GGUF weights count as bfloat16."""
+    """Return the checkpoint's format. Quantised GGUF weights are treated as bfloat16."""
     if (gguf := gguf_record(base)) is not None and gguf.quantised:
         return "bfloat16"
     for part in (config, config.get_text_config()):
@@ -156,7 +156,7 @@ def stored_dtype(base: str, config: Any) -> str | None:
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Return the minimum seconds of a product of the model's shape by format, in one thread."""
+    """Return the minimum single-threaded time of a typical matrix product by format, in seconds."""
     text = config.get_text_config()
     low, high = _SIDES
     width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))
@@ -164,7 +164,7 @@ def measure_products(config: Any) -> dict[str, float]:
     rows, weight = torch.randn(_ROWS, width), torch.randn(inner, width)
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     pairs = {name: (rows.to(dtype), weight.to(dtype)) for name, dtype in dtypes.items()}
-    precise = time.get_clock_info("thread_time").resolution < 1e-5  # on Windows it ticks 64 times per second
+    precise = time.get_clock_info("thread_time").resolution < 1e-5  # Windows has 64 ticks per second
     clock = time.thread_time if precise else time.perf_counter
     best = dict.fromkeys(pairs, float("inf"))
     threads = torch.get_num_threads()
@@ -182,7 +182,7 @@ def measure_products(config: Any) -> dict[str, float]:
 
 
 def cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """Return the flags in the text of /proc/cpuinfo."""
+    """Parse the CPU flags from /proc/cpuinfo."""
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("flags", "Features"):
@@ -191,6 +191,6 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def this_cpu_flags() -> frozenset[str]:
-    """Return this processor's flags, if known."""
+    """Return this CPU's flags, if known."""
     path = Path("/proc/cpuinfo")
     return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()

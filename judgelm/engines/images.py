@@ -1,4 +1,4 @@
-"""Read images from files and `data:` URLs, never from the network, and process them."""
+"""Read and process images from files and `data:` URLs, but never from the network."""
 
 import base64
 import binascii
@@ -22,16 +22,16 @@ _DAMAGE = (
     *(OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError),
     *(RuntimeError, MemoryError, struct.error, zlib.error),
 )
-"""Errors of PIL's readers for damaged files; they differ by format."""
+"""Errors that PIL raises for damaged files, depending on the format."""
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""PIL runs external programs for others, such as EPS; URLs may be untrusted."""
+"""URLs may be untrusted, and PIL runs external programs for other formats, such as EPS."""
 _MAX_CACHED = 64
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
 def read_image(source: str) -> Any:
-    """Read an image as a PIL image in RGB."""
-    from PIL import Image, UnidentifiedImageError  # only runs with images need it
+    """Read an image as an RGB PIL image."""
+    from PIL import Image, UnidentifiedImageError  # only needed for images
 
     if source.startswith(_REMOTE):
         raise ImageError(f"{_named(source)}: this engine does not download images; download it first")
@@ -46,7 +46,7 @@ def read_image(source: str) -> Any:
 
 
 def image_url(source: str) -> str:
-    """Return the image as a URL; files become `data:` URLs."""
+    """Return the image's URL. Files become `data:` URLs."""
     if source.startswith((*_REMOTE, "data:")):
         return source
     kind = mimetypes.guess_type(source)[0] or ""
@@ -76,7 +76,7 @@ def _named(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProcessedImage:
-    """A PIL image, its text in the prompt, and the processor's arrays for a batch of one."""
+    """A PIL image, its prompt text, and the processor's arrays (batch size 1)."""
 
     picture: Any
     text: str
@@ -84,7 +84,7 @@ class ProcessedImage:
 
 
 class Vision:
-    """Processes images for one model, with a cache."""
+    """Processes and caches images for one model."""
 
     def __init__(self, processor: Any) -> None:
         self._processor = processor
@@ -106,21 +106,21 @@ class Vision:
                 way_out += "; some processors need torchvision"
             raise ModelError(f"{base}: cannot load the image processor: {first_line(error)}; {way_out}") from error
         if getattr(processor, "image_token", None) is None or not hasattr(processor, "image_processor"):
-            raise ModelError(f"{base}: its processor has no image token; use a server with --engine openai")
+            raise ModelError(f"{base}: the image processor has no image token; use a server with --engine openai")
         return cls(processor)
 
     @property
     def placeholder(self) -> str:
-        """Text that a chat template writes for an image."""
+        """Image placeholder in the chat template."""
         return str(self._processor.image_token)
 
     @property
     def token_id(self) -> int:
-        """Token at whose positions the model inserts features."""
+        """Id of the token that the model replaces with image features."""
         return int(self._processor.image_token_id)
 
     def text_of(self, image: str) -> str:
-        """Return the image's text in a prompt."""
+        """Return the image's prompt text."""
         return self.process(image).text
 
     def _process(self, image: str) -> ProcessedImage:
@@ -128,7 +128,7 @@ class Vision:
         try:
             marks = [self.placeholder]
             alone = self._processor(images=[picture], text=marks, return_tensors="pt", add_special_tokens=False)
-        except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as a pixel by 1000
+        except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as 1 x 1000 pixels
             size = f"{picture.width} x {picture.height} pixels"
             raise ImageError(f"the model's processor rejects an image of {size}: {first_line(error)}") from error
         ids = alone["input_ids"][0].tolist()

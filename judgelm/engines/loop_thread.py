@@ -1,4 +1,4 @@
-"""An event loop in a separate thread."""
+"""Run an event loop in a separate thread."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines in a thread. `close` cancels the unfinished ones."""
+    """Runs coroutines in a thread. `close` cancels unfinished coroutines."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -18,7 +18,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Wait for a coroutine's result. An interrupt cancels it."""
+        """Run a coroutine and wait for its result. An interruption cancels it."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(timeout_s)
@@ -52,7 +52,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(end)
 
     def close(self, last: Coroutine[Any, Any, None] | None = None, timeout_s: float | None = None) -> None:
-        """Cancel all coroutines, run a last one and end the thread."""
+        """Cancel all coroutines, run `last`, and stop the thread."""
 
         async def finish() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}  # includes tasks started by libraries
@@ -65,7 +65,7 @@ class LoopThread:
 
         try:
             self.run(finish(), timeout_s)
-        finally:  # also when the wait is interrupted
+        finally:  # even if the wait is interrupted
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(timeout_s)
             self._loop.close()

@@ -1,4 +1,4 @@
-"""judgelm's cache folder: `$JUDGELM_CACHE`, else `~/.cache/judgelm`."""
+"""judgelm's cache folder: `$JUDGELM_CACHE` or `~/.cache/judgelm`."""
 
 import os
 from pathlib import Path
@@ -12,5 +12,5 @@ def cache_root() -> Path:
 
 
 def gguf_folder(sha256: str) -> Path:
-    """Return the checkpoint folder of a GGUF file. If it exists, it is complete."""
+    """Return a GGUF file's checkpoint folder. If it exists, it is complete."""
     return cache_root() / "gguf" / sha256

@@ -32,7 +32,7 @@ LOAD_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError,
     ImportError, StrictDataclassError, SafetensorError, re.error, struct.error,
 )  # fmt: skip
-"""Errors of transformers for damaged model files."""
+"""Errors that transformers raises for damaged model files."""
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 _REWARD_HEAD = "ForSequenceClassification"
@@ -42,9 +42,9 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
-    """Return the base model and the adapter. GGUF files are replaced by their checkpoints.
+    """Return the base model and adapter, replacing GGUF files with checkpoints.
 
-    An adapter's folder names its base; a folder with only a judge card names its model.
+    Adapter folders name their base model, and folders with only a judge card their model.
     """
     options = replace(options, model=weights_of(options.model))
     if is_gguf(options.model):
@@ -62,7 +62,7 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         except (OSError, ValueError, AttributeError) as error:
             raise ModelError(f"{config}: not a valid adapter config: {error}; restore the adapter's folder") from error
         if not base:
-            raise ModelError(f"{config}: names no base model; pass the base as --model and this folder as --adapter")
+            raise ModelError(f"{config}: no base model; pass the base as --model and this folder as --adapter")
         _check_base(str(base), options)
         return gguf_checkpoint(base) if is_gguf(base) else str(base), options.model
     if folder.is_dir() and not (folder / "config.json").is_file():
@@ -76,23 +76,23 @@ def _adapter_card(adapter: str) -> Card | None:
 
 
 def check_gguf_base(base: str, adapter: str | None) -> None:
-    """Reject an adapter of a different GGUF file."""
+    """Reject an adapter trained on a different GGUF file."""
     record, card = gguf_record(base), None if adapter is None else _adapter_card(adapter)
     if record is None or card is None or card.base is None or card.base.gguf_sha256 == record.sha256:
         return
     raise ModelError(
         f"{adapter}: trained on the GGUF file {card.base.file} (sha256 {card.base.gguf_sha256[:12]}...), not on "
-        f"{record.file} ({record.sha256[:12]}...); pass the adapter's own base as --model"
+        f"{record.file} ({record.sha256[:12]}...); pass the adapter's base as --model"
     )
 
 
 def cached_base(base: GgufBase, adapter: str) -> str:
-    """Return the checkpoint of an adapter's GGUF file."""
+    """Return the cached checkpoint of an adapter's GGUF base."""
     folder = gguf_folder(base.gguf_sha256)
     if not folder.is_dir():
         raise ModelError(
             f"{adapter}: its base, the GGUF file {base.file} (sha256 {base.gguf_sha256[:12]}...), is not in the cache "
-            f"{cache_root()}; use the file once as a model, or install the adapter's judge (judgelm judges)"
+            f"{cache_root()}; load the file once as a model, or install the adapter's judge (judgelm judges)"
         )
     return str(folder)
 
@@ -108,12 +108,12 @@ def _check_base(base: str, options: EngineOptions) -> None:
 
 
 def has_tokenizer(folder: str) -> bool:
-    """True if a local folder contains a tokenizer."""
+    """Return True if a local folder contains a tokenizer."""
     return any((Path(folder) / name).is_file() for name in _TOKENIZER_FILES)
 
 
 def has_chat_template(options: EngineOptions) -> bool:
-    """True if model or adapter have a chat template."""
+    """Return True if the model or adapter has a chat template."""
     base, adapter = split_adapter(options)
     return any(_has_template(source, options.revision) for source in (adapter, base) if source is not None)
 
@@ -133,7 +133,7 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
 
 
 def has_reward_head(options: EngineOptions) -> bool:
-    """True for a reward model. Raises a ModelError for unsupported heads."""
+    """Return True for a reward model. Unsupported heads raise a ModelError."""
     base, adapter = split_adapter(options)
     if adapter is not None and _json_of(adapter, "adapter_config.json", options.revision).get("task_type") == "SEQ_CLS":
         return True
@@ -144,15 +144,15 @@ def has_reward_head(options: EngineOptions) -> bool:
     if not (own or name.endswith(_REWARD_HEAD) or "Reward" in name):
         return False
     if not issubclass(getattr(transformers, name, object), GenericForSequenceClassification):
-        raise ModelError(f"{base}: {name} is not a causal language model of transformers with a head; {_USE_REWARD}")
+        raise ModelError(f"{base}: {name} is not a causal language model with a reward head; {_USE_REWARD}")
     labels = config.get("id2label")
     if (count := len(labels) if isinstance(labels, dict) else config.get("num_labels", 2)) != 1:
-        raise ModelError(f"{base}: its head {name} has {count} outputs instead of one; {_USE_REWARD}")
+        raise ModelError(f"{base}: the reward head {name} has {count} outputs instead of one; {_USE_REWARD}")
     return True
 
 
 def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
-    """Read a JSON object; empty if unreadable."""
+    """Read a JSON object, or return an empty one."""
     try:
         value = parse_json(_file_text(source, name, revision) or "{}")
     except ValueError:
@@ -165,21 +165,21 @@ def _source_options(options: EngineOptions) -> dict[str, Any]:
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
-    """Load the adapter's fast tokenizer, else the model's."""
+    """Load the fast tokenizer of the adapter, or else of the model."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
         raise ModelError(f"{source}: no tokenizer in this folder; copy tokenizer.json from the base model")
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **_source_options(options))
-    except Exception as error:  # the tokenizers library raises Exception itself
+    except Exception as error:  # the tokenizers library raises plain exceptions
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast:
-        raise ModelError(f"{source}: only a slow tokenizer; save a fast one (tokenizer.json)")
+        raise ModelError(f"{source}: the tokenizer is slow; save a fast one (tokenizer.json)")
     return tokenizer
 
 
 def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
-    """Reject a tokenizer with tokens that have no embeddings."""
+    """Reject a tokenizer with more tokens than embeddings."""
     rows, tokens = int(model.get_input_embeddings().weight.shape[0]), int(tokenizer.vocab_size)
     if tokens > rows:
         found = f"the tokenizer has {tokens:,} tokens, but the model has embeddings for {rows:,}"
@@ -197,7 +197,7 @@ def load_config(base: str, options: EngineOptions) -> Any:
 
 
 def check_config(base: str, config: Any) -> None:
-    """Reject impossible values in a config."""
+    """Reject invalid config values."""
     for part in (config, config.get_text_config()):
         for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"):
             value = getattr(part, name, None)
@@ -208,7 +208,7 @@ def check_config(base: str, config: Any) -> None:
 
 
 def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
-    """Return the path of the first NaN."""
+    """Return the path of the first NaN, if any."""
     for key, value in items:
         if isinstance(value, float) and math.isnan(value):
             return str(key)
@@ -219,7 +219,7 @@ def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
-    """Describe why a tokenizer cannot be loaded. If sentencepiece fails, transformers only reports tiktoken's error."""
+    """Explain a tokenizer error. transformers reports sentencepiece errors as tiktoken errors."""
     path = Path(source) / "tokenizer.model"
     if not path.is_file() or path.with_suffix(".json").is_file():
         return first_line(error)
@@ -232,14 +232,14 @@ def tokenizer_finding(source: str, error: Exception) -> str:
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
-    """Return the smallest context window that config, tokenizer and user state, in tokens."""
+    """Return the smallest stated context window in tokens."""
     stated = {
         "config.json: max_position_embeddings": getattr(config.get_text_config(), "max_position_embeddings", None),
         "tokenizer_config.json: model_max_length": tokenizer.model_max_length,
         "--max-model-len": options.max_model_len,
     }
     for place, tokens in stated.items():
-        if tokens is not None and not (isinstance(tokens, int | float) and tokens >= 0):  # nor NaN
+        if tokens is not None and not (isinstance(tokens, int | float) and tokens >= 0):  # also rejects NaN
             raise ModelError(f"{options.model}: {place} is {tokens!r}, not a number of tokens; correct it")
     known = [int(tokens) for tokens in stated.values() if tokens and tokens < 10**9]
     if not known:
@@ -256,7 +256,7 @@ def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
-    """Return the model's hash, or hub id and revision."""
+    """Return the model's hash, or its hub id and revision."""
     identity: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
@@ -266,18 +266,18 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
     if adapter is not None:
         identity |= adapter_identity(adapter)
         card = _adapter_card(adapter)
-        if card is not None and card.base is not None and record is not None:  # other weights make another judge
+        if card is not None and card.base is not None and record is not None:  # other weights would be another judge
             identity["judge"] = card.name
     return {key: value for key, value in identity.items() if value is not None}
 
 
 def adapter_identity(adapter: str) -> dict[str, Any]:
-    """Return the adapter's part of a model's identity."""
+    """Return the adapter's fields in a model's identity."""
     return {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
 
 
 def _folder_sha(source: str) -> str | None:
-    """Hash config, tokenizer and weights; of large files, the size and 256 pieces."""
+    """Hash config, tokenizer, and weights. For large files, hash the size and 256 pieces."""
     folder = Path(source)
     if not folder.is_dir():
         return None
@@ -304,7 +304,7 @@ def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncato
     tokenizer: Any = truncator.tokenizer
     if has_tokenizer(adapter):
         if (own := load_tokenizer(base, adapter, EngineOptions(model=base))).get_vocab() != tokenizer.get_vocab():
-            finding = "its vocabulary differs from its base's, so they cannot share an engine"
+            finding = "its vocabulary differs from the base model's, so it cannot share an engine"
             raise ModelError(f"{adapter}: {finding}; serve it alone")
         tokenizer = own
     card = find_card(adapter)
@@ -314,7 +314,7 @@ def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncato
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Turn off transformers' progress bars."""
+    """Disable transformers' progress bars."""
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

@@ -1,16 +1,16 @@
-"""OpenMP threads."""
+"""Manage OpenMP threads."""
 
 import ctypes
 import os
 
 
 def release_openmp_threads() -> None:
-    """End the calling thread's OpenMP threads; its next torch operation starts new ones.
+    """Stop the calling thread's OpenMP threads. The next torch operation restarts them.
 
-    With more threads than cores, GNU OpenMP slows passes by up to 30 %.
+    If threads outnumber cores, GNU OpenMP slows down forward passes by up to 30 %.
     """
     try:
         openmp = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)
-    except (OSError, AttributeError):  # not in this process, or not Linux
+    except (OSError, AttributeError):  # not loaded in this process, or not Linux
         return
     openmp.omp_pause_resource_all(2)  # omp_pause_hard

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def thinking_policy(options: EngineOptions, *, window: int | None, resumes: bool) -> Thinking:
-    """Return the thinking settings of an engine's judge."""
+    """Return the thinking settings for an engine."""
     if options.thinking_tokens < 1:
         raise ConfigError(f"thinking_tokens is {options.thinking_tokens}; it must be at least 1")
     mode = options.thinking or "absent"
@@ -24,7 +24,7 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
     """Truncate and tokenise a request, or return a failed completion.
 
     Raises:
-        ConfigError: see `Truncator.truncate`; only for prompts from a template, where all requests would fail.
+        ConfigError: see `Truncator.truncate`. Only raised for template prompts.
     """
     sampling = request.sampling
     reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
@@ -47,14 +47,14 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
 
 
 def check_head(request: Request, *, rewards: bool) -> None:
-    """Check that a request fits the model: rewards or text."""
+    """Check that a reward or text request matches the model."""
     if request.reward != rewards:
         wanted, has = ("a reward", "only writes text") if request.reward else ("a reply", "only returns rewards")
         raise EngineError(f"request {request.key} asks for {wanted}, but the model {has}; use another model or mode")
 
 
 def refuse_images(request: Request, why: str) -> None:
-    """Reject images if the model reads only text."""
+    """Reject a request with images."""
     if request.prompt.images:
         raise EngineError(f"request {request.key} contains images, which this model does not support: {why}")
 
@@ -62,7 +62,7 @@ def refuse_images(request: Request, why: str) -> None:
 def decode_reply(
     ids: list[int], sampling: Sampling, tokenizer: "Tokenizer", eos_ids: frozenset[int]
 ) -> tuple[str, FinishReason | None]:
-    """Decode a reply's tokens. An unfinished reply has no finish reason."""
+    """Decode a reply. The finish reason is None if it is unfinished."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     if ids[-1] in eos_ids:
         return text, "stop"

@@ -1,6 +1,6 @@
-"""An engine with scripted replies, for tests, documentation and dry runs.
+"""An engine with scripted replies for tests, documentation, and dry runs.
 
-A token is a word with its leading blanks.
+Each word and its leading spaces form one token.
 """
 
 import hashlib
@@ -29,19 +29,18 @@ Script = Mapping[str, str] | Callable[[Prompt], str]
 
 
 class ScriptedEngine:
-    """Answers from a script.
+    """Returns replies from a script.
 
     Args:
-        script: a mapping from `question|answer|answer` (with a reference: `question|reference|answer|answer`) to the
-            reply,
-            with `*` as the default; or a function of the prompt. If `*` is the only key and its reply contains scores
-            (`8 6`), the reply gets as many scores as the candidates have.
+        script: a function of the prompt, or a mapping from `question|answer|answer` (`question|reference|answer|answer`
+            with a reference) to the reply, where `*` is the default. If `*` is the only key and its reply contains
+            scores (`8 6`), their number is adapted to the candidates.
         max_in_flight: see `Engine`.
         thinking: the thinking settings.
     """
 
     supports_grammar = False
-    supports_images = True  # a function of the prompt may look at them
+    supports_images = True  # a script function may use them
 
     def __init__(self, script: Script, *, max_in_flight: int = 256, thinking: Thinking = NOT_ASKED) -> None:
         self.thinking = thinking
@@ -51,7 +50,7 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """Load a JSON file of prompt key to reply, or use `--model` as the reply."""
+        """Load a JSON script, or use `--model` as the reply."""
         path, thinking = Path(options.model), thinking_policy(options, window=None, resumes=False)
         if path.suffix != ".json":
             return cls({"*": options.model.replace("\\n", "\n")}, thinking=thinking)
@@ -60,7 +59,7 @@ class ScriptedEngine:
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: cannot read the script: {error}") from error
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):
-            raise ModelError(f"{path}: a script is a JSON object that maps prompts to replies, both strings")
+            raise ModelError(f"{path}: the script must be a JSON object that maps prompt strings to reply strings")
         return cls(script, thinking=thinking)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -71,13 +70,13 @@ class ScriptedEngine:
         self.waiting.extend(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Answer all requests."""
+        """Answer all submitted requests."""
         done = [self.answer(request) for request in self.waiting]
         self.waiting.clear()
         return done
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return nothing."""
+        """Return an empty mapping."""
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -86,7 +85,7 @@ class ScriptedEngine:
         self.waiting = deque(request for request in self.waiting if request.key not in dropped)
 
     def describe(self) -> dict[str, Any]:
-        """Hash of the script, or the function's name."""
+        """Return the script's hash or the function's name."""
         if callable(self._script):
             script = getattr(self._script, "__qualname__", "function")
         else:
@@ -94,14 +93,14 @@ class ScriptedEngine:
         return {"engine": "scripted", "model": {"path": "script", "sha": script}, **self.thinking.described()}
 
     def stats(self) -> dict[str, Any]:
-        """Return nothing: there are no counters."""
+        """Return an empty dictionary."""
         return {}
 
     def close(self) -> None:
         """Do nothing."""
 
     def answer(self, request: Request) -> Completion:
-        """Answer one request. Test engines override this."""
+        """Answer a request. Test engines override this."""
         try:
             reply = self._reply(request)
         except LookupError:
@@ -114,7 +113,7 @@ class ScriptedEngine:
             key=request.key,
             texts=(text,) * n,
             finish_reasons=(reason,) * n,
-            # the longest candidate that the reply begins with has probability 1
+            # the longest candidate that the reply starts with has probability 1
             candidate_logprobs=tuple(0.0 if line == longest else -math.inf for line in request.candidates) or None,
             prompt_tokens=sum(span.text.count(" ") + 1 for span in request.prompt.spans),
             completion_tokens=tokens * n,

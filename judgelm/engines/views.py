@@ -1,4 +1,4 @@
-"""Views of an engine for a server and for adapters."""
+"""Engine views for servers and adapters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from judgelm.records import Completion, Request
 
 
 class EngineView:
-    """Forwards to an engine."""
+    """Forwards calls to an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -26,15 +26,15 @@ class EngineView:
 
     @property
     def max_in_flight(self) -> int:
-        """See `Engine`. A cluster's changes."""
+        """See `Engine`. It may change for a cluster."""
         return self._engine.max_in_flight
 
     def close(self) -> None:
-        """Do nothing: the owner closes it."""
+        """Do nothing. The owner closes the engine."""
 
 
 class PerRequestFailures(EngineView):
-    """Turns a rejected request into a failed completion."""
+    """Turns rejected requests into failed completions."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -42,11 +42,11 @@ class PerRequestFailures(EngineView):
         self._refused: list[Completion] = []
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit all together, or one by one if that fails."""
+        """Submit the requests together, or one by one if that fails."""
         try:
             self._engine.submit(requests)
             return
-        except Exception as error:  # of a tokenizer, an image processor or the engine
+        except Exception as error:  # from a tokenizer, an image processor, or the engine
             if len(requests) == 1:
                 self._refused.append(Completion.failed(requests[0].key, first_line(error)))
                 return
@@ -55,19 +55,19 @@ class PerRequestFailures(EngineView):
             self.submit([request])
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Return rejected requests first."""
+        """Return failed completions first."""
         refused, self._refused = self._refused, []
         return refused or self._engine.collect(timeout_s)
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Forget requests."""
+        """Drop requests."""
         dropped = set(keys)
         self._refused = [completion for completion in self._refused if completion.key not in dropped]
         self._engine.abort(dropped)
 
 
 class AdapterView(EngineView):
-    """Adds an adapter's name to all requests. Only one view of an engine may run at a time."""
+    """Assigns requests to an adapter. Only one view per engine may run."""
 
     def __init__(self, engine: Engine, adapter: str) -> None:
         from judgelm.engines.model_files import adapter_identity  # loads transformers
@@ -79,10 +79,10 @@ class AdapterView(EngineView):
         self._identity = adapter_identity(adapter)
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Submit requests for the adapter."""
+        """Submit requests to the adapter."""
         self._engine.submit([replace(request, adapter=self.adapter) for request in requests])
 
     def describe(self) -> dict[str, Any]:
-        """Add the adapter to the engine's description."""
+        """Return the engine's description with the adapter."""
         description = self._engine.describe()
         return description | {"model": description["model"] | self._identity}

@@ -30,14 +30,14 @@ _KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetens
 _IN_ORDER = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""transformers reads the first of these."""
+"""transformers reads the first of these that exists."""
 _BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
 _POINTER = b"version https://git-lfs"
 _USE_SAFETENSORS = "use a copy of the model in safetensors"
 
 
 def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
-    """Return the first weight with NaN or infinity. Skips 8-bit formats."""
+    """Return the first weight with NaN or infinity. 8-bit weights are skipped."""
     for name, weight in weights:
         if weight.numel() and not weight.is_meta and weight.dtype in _FINITE_FORMATS:
             low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN propagates to both
@@ -47,7 +47,7 @@ def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
-    """Count the model's parameters, shared ones once. None for an unknown type."""
+    """Count parameters, shared ones once. None if the model type is unknown."""
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         build: Any = kind.from_config  # untyped in transformers
         try:
@@ -64,7 +64,7 @@ class AdapterVocabulary:
     """Embeddings in an adapter's weights.
 
     Attributes:
-        rows: vocabulary size in training, by layer.
+        rows: vocabulary size used in training, by layer.
         saved: layers with full embeddings.
     """
 
@@ -73,21 +73,21 @@ class AdapterVocabulary:
 
 
 def weights_file(adapter: Path) -> Path | None:
-    """Return an adapter's weights, safetensors first."""
+    """Return an adapter's weights file, preferring safetensors."""
     paths = (adapter / _SAFETENSORS, adapter / _PICKLED)
     return next((path for path in paths if path.is_file()), None)
 
 
 def check_weights(adapter: str) -> None:
-    """Reject missing weights, unsafe pickles, NaN and infinity."""
+    """Reject missing weights, unsafe pickles, NaN, and infinity."""
     path = _weights(adapter)
     check_pickled(adapter)
     try:
         name = first_not_finite(_tensors(path))
     except (SafetensorError, OSError):
-        return  # loading them gives the error
+        return  # loading the weights reports the error
     if name is not None:
-        raise ModelError(f"{adapter}: {name} contains NaN or infinity; use another copy, or train it again")
+        raise ModelError(f"{adapter}: {name} contains NaN or infinity; use another copy, or retrain it")
 
 
 def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
@@ -100,7 +100,7 @@ def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
                 if "lora" not in match["part"]:
                     saved.add(match["layer"])
     except (SafetensorError, OSError):
-        pass  # loading them gives the error
+        pass  # loading the weights reports the error
     return AdapterVocabulary(rows=rows, saved=frozenset(saved))
 
 
@@ -130,18 +130,18 @@ def _download(adapter: str) -> Path | None:
         except EntryNotFoundError:
             continue
         except (OSError, HFValidationError) as error:
-            raise ModelError(f"{adapter}: no such folder here, and not available from the hub: {error}") from error
+            raise ModelError(f"{adapter}: no such folder, and not available from the hub: {error}") from error
     return None
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """Return a folder's pickled weights, unless it has safetensors."""
+    """Return a folder's pickled weights unless it contains safetensors."""
     kinds = [pickled for safe, pickled in _KINDS if not any(folder.glob(safe))]
     return [path for pickled in kinds for path in sorted(folder.glob(pickled)) if path.is_file()]
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:
-    """Reject unsafe pickles and indexes of outside files before a library reads them; for a hub id, in the cache."""
+    """Reject unsafe pickles and indexes with outside files. Hub ids are checked in the cache."""
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     folder = _folder(source, revision)
     weights = next((folder / name for name in _IN_ORDER if (folder / name).is_file()), None)
@@ -160,7 +160,7 @@ def check_pickled(source: str, revision: str | None = None) -> None:
 
 @contextmanager
 def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
-    """Load weights in this context; an error names the rejected file."""
+    """Check pickles and report the rejected file if loading weights fails."""
     check_pickled(source, revision)
     try:
         yield
@@ -175,7 +175,7 @@ def _folder(source: str, revision: str | None) -> Path:
     for name in ("config.json", "adapter_config.json"):
         try:
             cached = try_to_load_from_cache(source, name, revision=revision)
-        except ValueError:  # neither a folder nor a hub id; loading it reports that
+        except ValueError:  # neither a folder nor a hub id; loading reports the error
             break
         if isinstance(cached, str):
             return Path(cached).parent
@@ -186,23 +186,23 @@ def _check_index(index: Path, *, local: bool) -> None:
     for name in sorted(set(_shards(index))):
         path = PureWindowsPath(name)  # splits at / and \
         if path.drive or path.root or ".." in path.parts or not path.name or "\0" in name:
-            raise ModelError(f"{index}: names the file {name!r} outside this folder (not opened); use another copy")
+            raise ModelError(f"{index}: lists the file {name!r} outside this folder (not opened); use another copy")
         if local and not (index.parent / name).is_file():
-            raise ModelError(f"{index}: names the missing file {name}; copy or download the model again")
+            raise ModelError(f"{index}: lists the missing file {name}; copy or download the model again")
 
 
 def _shards(index: Path) -> list[str]:
     try:
         files: list[Any] = list(parse_json(read_text(index))["weight_map"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{index}: not a weights index (weight_map); copy or download the model again") from error
+        raise ModelError(f"{index}: no valid weight_map; copy or download the model again") from error
     if not files or not all(isinstance(file, str) for file in files):
-        raise ModelError(f"{index}: weight_map names no files; copy or download the model again")
+        raise ModelError(f"{index}: weight_map lists no files; copy or download the model again")
     return files
 
 
 def is_lfs_pointer(path: Path) -> bool:
-    """True for a Git LFS pointer without its content."""
+    """Return True if the file is a Git LFS pointer."""
     with path.open("rb") as file:
         return file.read(len(_POINTER)) == _POINTER
 
@@ -212,12 +212,12 @@ def _finding(path: Path, error: pickle.UnpicklingError) -> str:
         call = blocked[1] or blocked[2]
         return f"reading this pickle would call {call}; it was rejected and nothing was executed; {_USE_SAFETENSORS}"
     if is_lfs_pointer(path):
-        return "a Git LFS pointer instead of the weights; run: git lfs pull"
+        return "this is a Git LFS pointer, not the weights; run: git lfs pull"
     return f"torch cannot read this file safely (weights_only); download it again, or {_USE_SAFETENSORS}"
 
 
 class WeightsCheck:
-    """Checks the loaded weights in vLLM's workers."""
+    """Checks loaded weights in vLLM workers."""
 
     model_runner: Any
 

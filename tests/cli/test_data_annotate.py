@@ -144,7 +144,7 @@ def test_a_run_stops_if_the_server_is_down_and_resumes_later(annotate):
         server.misbehave(lambda number, body: "500" if len(ledger.served) >= 5 else ledger(number, body))
         arguments = ("pairs.jsonl", "-o", "t.jsonl", *at(server, concurrency=1, retries=1))
         code, _, err = annotate(*arguments)
-        assert (code, "does not answer: HTTP 500" in err) == (1, True)
+        assert (code, "is not responding: HTTP 500" in err) == (1, True)
         server.misbehave(ledger)
         code, out, _ = annotate(*arguments)
     assert (code, counts_of(out)["rows"], set(ledger.served.values())) == (0, 12, {1})

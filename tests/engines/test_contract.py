@@ -235,7 +235,7 @@ def test_unknown_engine_is_rejected():
 def test_invalid_script_is_rejected(tmp_path):
     path = tmp_path / "script.json"
     path.write_text('{"q|a|b": 8}')
-    with pytest.raises(ModelError, match="a script is a JSON object"):
+    with pytest.raises(ModelError, match="the script must be a JSON object"):
         load_engine("scripted", EngineOptions(model=str(path)))
 
 

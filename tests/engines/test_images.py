@@ -152,7 +152,7 @@ def test_text_only_chat_template(judge, pictures, tmp_path):
 def test_unsupported_vision_model_is_rejected(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "judge")
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen2_vl", "vision_config": {}}))
-    with pytest.raises(ModelError, match=r"qwen2_vl models: .* rows and columns"):
+    with pytest.raises(ModelError, match=r"qwen2_vl models: .* two-dimensional"):
         load_engine("transformers", EngineOptions(model=str(folder)))
 
 

@@ -57,7 +57,7 @@ def test_unsafe_pickle_is_rejected_without_running_it(copy, tmp_path, zipped):
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "a Git LFS pointer .*; run: git lfs pull"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "Git LFS pointer.*; run: git lfs pull"),
         (b"PK\x03\x04 torn", "damaged or incomplete; download it again"),
         (b"", "damaged or incomplete; download it again"),
         (b"<html>", r"torch cannot read .*\(weights_only\)"),
@@ -106,12 +106,12 @@ def index_of(*files):
         (index_of("C:y.safetensors"), "outside this folder"),
         (index_of("."), "outside this folder"),
         (index_of("x\0"), "outside this folder"),
-        (index_of("model-9.safetensors"), r"names the missing file model-9\.safetensors"),
-        (index_of(), "weight_map names no files"),
-        (index_of(3), "weight_map names no files"),
-        ('{"metadata": {}, "weight_map": ["a"]}', r"not a weights index \(weight_map\)"),
-        ("[]", "not a weights index"),
-        ("[" * 100_000, "not a weights index"),
+        (index_of("model-9.safetensors"), r"lists the missing file model-9\.safetensors"),
+        (index_of(), "weight_map lists no files"),
+        (index_of(3), "weight_map lists no files"),
+        ('{"metadata": {}, "weight_map": ["a"]}', r"no valid weight_map"),
+        ("[]", "no valid weight_map"),
+        ("[" * 100_000, "no valid weight_map"),
     ],
 )
 @pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])

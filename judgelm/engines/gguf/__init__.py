@@ -1,1 +1,1 @@
-"""GGUF files as models: dequantised once into the cache, then loaded like any checkpoint."""
+"""Load GGUF files by dequantising them once into a cached checkpoint."""

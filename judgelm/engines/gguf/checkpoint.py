@@ -1,7 +1,7 @@
-"""Checkpoints of GGUF files in the cache.
+"""Convert GGUF files to cached checkpoints.
 
-Quantised weights are stored in bfloat16; models below 256 million weights in float16, or in float32 if a weight exceeds
-its range. Unquantised weights keep their format.
+Quantised weights are stored in bfloat16. Models with fewer than 256 million weights use float16, or float32 if a weight
+is out of range. Unquantised weights keep their format.
 """
 
 import fcntl
@@ -25,18 +25,18 @@ _RECORD_NAME = "gguf.json"
 _SET_CACHE = f"set {CACHE_VARIABLE} to another folder"
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _OTHER_BYTES = 64 << 20
-"""Upper bound for tokenizer and configuration."""
+"""Upper bound for the tokenizer and config."""
 _FLOAT16_BELOW = 1 << 28
-"""Number of weights."""
+"""Smaller models use float16."""
 
 
 class GgufRecord(BaseModel, frozen=True, extra="forbid"):
-    """`gguf.json` of a checkpoint.
+    """The contents of `gguf.json`.
 
     Attributes:
-        sha256: of the GGUF file, hex.
-        architecture: llama.cpp's name.
-        quantised: whether the file's weights are.
+        sha256: hex digest of the GGUF file.
+        architecture: llama.cpp's name for it.
+        quantised: True if the file is quantised.
         repairs: corrected conversion errors.
     """
 
@@ -51,12 +51,12 @@ class GgufRecord(BaseModel, frozen=True, extra="forbid"):
 
 
 def gguf_checkpoint(model: str, revision: str | None = None) -> str:
-    """The checkpoint's folder. Converts the file if needed."""
+    """Return the checkpoint folder, converting the file if needed."""
     return str(checkpoint_of(find_file(model, revision)))
 
 
 def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
-    """Processes share one conversion."""
+    """Return the checkpoint folder. Processes share one conversion."""
     try:
         sha256 = _sha256_of(file)
         folder = gguf_folder(sha256)
@@ -66,12 +66,12 @@ def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
                     _write_checkpoint(file, sha256, folder, progress)
     except OSError as error:
         place = f"{error.filename or cache_root()}: {error.strerror or error}"
-        raise RunError(f"{place}; {file.name} needs a writable cache with free space: {_SET_CACHE}") from error
+        raise RunError(f"{place}; {file.name} needs a writable cache with free space; {_SET_CACHE}") from error
     return folder
 
 
 def gguf_record(folder: str | Path) -> GgufRecord | None:
-    """Read the record of a checkpoint; None for other models."""
+    """Read a checkpoint's record. Return None for other models."""
     path = Path(folder) / _RECORD_NAME
     if not path.is_file():
         return None
@@ -82,13 +82,13 @@ def gguf_record(folder: str | Path) -> GgufRecord | None:
 
 
 def gguf_note(folder: str | Path) -> str:
-    """Describe a GGUF file's repairs; empty without repairs."""
+    """Describe a GGUF file's repairs, if any."""
     record = gguf_record(folder)
     return "" if record is None or not record.repairs else f"GGUF: {record.file}: {'; '.join(record.repairs)}"
 
 
 def _sha256_of(file: Path) -> str:
-    """The hash is cached until size or modification time change."""
+    """Cache the hash until the size or modification time changes."""
     path, stat = file.resolve(), file.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     known = cache_root() / "gguf" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"
@@ -131,7 +131,7 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress)
     _check_room(header, folder.parent, _ITEM_BYTES[dtype])
     partial = folder.with_suffix(".partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
         partial.mkdir()
         tokenizer, repairs = convert_tokenizer(header)
         tokenizer.save_pretrained(partial)

@@ -1,7 +1,7 @@
-"""Convert GGUF tokenizers and repair what transformers gets wrong.
+"""Convert GGUF tokenizers and correct transformers' conversion errors.
 
-transformers 5.19 ignores `add_bos_token` and `add_space_prefix`, and splits text like GPT-2 if it does not know the
-file's splitting.
+transformers 5.19 ignores `add_bos_token` and `add_space_prefix`, and splits text like GPT-2 if it does
+not recognise `tokenizer.ggml.pre`.
 """
 
 from pathlib import Path
@@ -20,29 +20,29 @@ _BEGIN_BY_DEFAULT = frozenset(
 )
 """`tokenizer.ggml.pre` values for which llama.cpp adds a begin token."""
 _SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
-"""`tokenizer.ggml.pre` values that split off each digit, then split like GPT-2."""
+"""`tokenizer.ggml.pre` values that split digits, then split like GPT-2."""
 _AS_GPT2 = frozenset({"default", "gpt-2", "gpt2", "phi-2", "jina-es", "jina-de", "mpt", "olmo", "jais", "trillion"})
 _USE_OTHER = "use another file of the model"
 _PROBE = "Scores: 10 7.5\n\n  Two  spaces, 1234 naïve 東京 \U0001f600</s>"
 
 
 def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:
-    """Convert a file's tokenizer. Also return the repairs."""
+    """Convert a file's tokenizer, and return it with the repairs."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import convert_gguf_tokenizer, get_gguf_tokenizer
 
     try:
         architecture, parts, named = get_gguf_tokenizer(str(file.path))
         backend, _ = convert_gguf_tokenizer(architecture, parts)
-    except Exception as error:  # the tokenizers library raises Exception itself
+    except Exception as error:  # the tokenizers library raises plain exceptions
         finding = f"cannot convert its tokenizer: {error or type(error).__name__}"
         raise ModelError(f"{file.path}: {finding}; {_USE_OTHER}") from error
-    # the architecture's own class would build another tokenizer from the saved files
+    # the architecture's class would build a different tokenizer from the saved files
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, **named)  # type: ignore[no-untyped-call]
     return tokenizer, [*_repair_splitting(tokenizer, file), *_repair_begin(tokenizer, file)]
 
 
 def adds_begin(file: GgufFile) -> bool:
-    """True if text begins with the begin token."""
+    """Return True if text starts with the begin token."""
     stated = file.metadata.get("tokenizer.ggml.add_bos_token")
     if stated is not None:
         return bool(stated)
@@ -95,7 +95,7 @@ def _repair_splitting(tokenizer: Any, file: GgufFile) -> list[str]:
 
 
 def check_saved(tokenizer: Any, folder: Path, file: GgufFile) -> None:
-    """Check that saving the tokenizer does not change it."""
+    """Check that saving does not change the tokenizer."""
     saved = AutoTokenizer.from_pretrained(folder)
     if [saved(text)["input_ids"] for text in ("a", _PROBE)] != [tokenizer(text)["input_ids"] for text in ("a", _PROBE)]:
         raise ModelError(f"{file.path}: its tokenizer changes when it is saved; please report this file")

@@ -1,7 +1,7 @@
-"""Dequantise GGUF weights into a checkpoint, one shard in memory at a time.
+"""Dequantise GGUF weights into a checkpoint, one shard at a time.
 
-The bytes equal transformers' conversion, which keeps all weights in memory. Models that need more than new names and
-row orders are left to transformers.
+The bytes match transformers' conversion, which keeps all weights in memory. transformers converts models that need more
+than new names and row orders.
 """
 
 import json
@@ -29,10 +29,10 @@ from judgelm.errors import ModelError, first_line
 from judgelm.machine import usable_gpus
 
 Progress = Callable[[float], None]
-"""Called with the finished share, 0 to 1."""
+"""Called with the finished share (0 to 1)."""
 SHARD_BYTES = 1 << 30
 _SLICE_WEIGHTS = 1 << 18
-"""Per thread, to stay in the CPU cache."""
+"""Per thread, to fit into the CPU cache."""
 _WAY_OUT = "use the model's safetensors, or a llama.cpp server with --engine openai"
 _PLAIN = conversion.TensorProcessor
 _TENSOR_BY_TENSOR = frozenset({_PLAIN, conversion.LlamaTensorProcessor, conversion.Gemma2TensorProcessor})
@@ -47,7 +47,7 @@ class _NotFiniteError(Exception):
 
 
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:
-    """Write weights and configuration into an empty folder. Return the dtype: float32 if a weight exceeds float16."""
+    """Write weights and config into an empty folder. Return the dtype: float32 if a weight exceeds float16."""
     _check_rope(file)
     by_tensor = conversion.TENSOR_PROCESSORS.get(file.architecture, _PLAIN) in _TENSOR_BY_TENSOR
     write = _write_by_tensor if by_tensor else _write_by_transformers
@@ -112,7 +112,7 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
 
 
 def _names_in(model: Any, processor: Any) -> dict[str, str]:
-    """Map weight names. transformers' table for each submodule takes 5 seconds for 24 layers and is rarely needed."""
+    """Map weight names. transformers' per-submodule tables take 5 seconds for 24 layers and are rarely needed."""
     whole = SimpleNamespace(config=model.config, state_dict=model.state_dict, named_children=list)
     names: dict[str, str] = conversion.get_gguf_hf_weights_map(whole, processor)
     if all(name in names.values() for name, _ in model.named_parameters()):
@@ -172,13 +172,13 @@ def _write_by_transformers(file: GgufFile, target: Path, dtype: torch.dtype, pro
     from transformers import GgufConfig  # not in the oldest supported transformers
 
     if not usable_gpus():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving loads deepspeed, which warns if there is no GPU
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving loads deepspeed, which warns without a GPU
     configure: Any = GgufConfig  # its constructor is untyped
     kind: Any = AutoModelForCausalLM
     source = target / "source"
     source.mkdir()
     try:
-        # in an empty folder, so that transformers does not read other files as parts of the model
+        # use an empty folder, so that transformers does not read other files as model parts
         (source / file.path.name).symlink_to(file.path.resolve())
         model, info = kind.from_pretrained(
             source, gguf_file=file.path.name, dtype=dtype, output_loading_info=True,
@@ -205,16 +205,16 @@ def _check_names(file: GgufFile, config: Any, missing: list[str]) -> None:
         some = ", ".join(sorted(missing)[:3])
         raise ModelError(f"{file.path}: {len(missing)} weights are missing ({some}, ...); use another file")
     weights = all_parameters(config)
-    if weights != file.weights:  # transformers 5.19 skips tensors that it does not know, and compares no shapes
+    if weights != file.weights:  # transformers 5.19 skips unknown tensors and does not check shapes
         finding = f"{file.weights:,} weights, but transformers' {file.architecture} model has {weights}"
         raise ModelError(f"{file.path}: {finding}; {_WAY_OUT}")
 
 
 def _check_rope(file: GgufFile) -> None:
-    """Reject scaled positions, which transformers 5.19 ignores."""
+    """Reject RoPE scaling, which transformers 5.19 ignores."""
     scaling = file.metadata.get(f"{file.architecture}.rope.scaling.type", "none")
     tensors = [tensor.name for tensor in file.tensors if tensor.name.startswith("rope_")]
     if tensors or (scaling != "none" and file.architecture != "gpt-oss"):
         finding = f"the tensor {tensors[0]}" if tensors else f"rope.scaling.type {scaling}"
-        finding = f"transformers does not convert scaled positions ({finding})"
+        finding = f"transformers does not convert RoPE scaling ({finding})"
         raise ModelError(f"{file.path}: {finding}; {_WAY_OUT}")

@@ -1,1 +1,1 @@
-"""The engine for servers that speak OpenAI's API."""
+"""The engine for OpenAI-compatible servers."""

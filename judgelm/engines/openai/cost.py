@@ -1,6 +1,6 @@
-"""Count the billed tokens, and stop before the cost limit.
+"""Count billed tokens, and stop before the cost limit.
 
-A request counts as its maximum cost in flight, and if the response does not state its usage.
+A request counts at its maximum cost while in flight, and if the response reports no usage.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _IMAGE_TOKENS = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledTokens:
-    """Tokens as billed."""
+    """Numbers of billed tokens."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -32,19 +32,19 @@ class BilledTokens:
 
 
 class OverBudgetError(Exception):
-    """The cost limit prevents a request."""
+    """A request was not sent because of the cost limit."""
 
 
 @dataclass(slots=True)
 class CostEntry:
-    """The cost of one request: stated usage, or `unbilled` if the server did no work."""
+    """The reported usage of a request, or `unbilled` if the server did no work."""
 
     usage: BilledTokens | None = None
     unbilled: bool = False
 
 
 class CostTracker:
-    """Tokens of all servers: `billed` as stated, `assumed` the maximum without stated usage."""
+    """Counts tokens. `assumed` is the maximum for requests without reported usage."""
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class CostTracker:
 
     @asynccontextmanager
     async def track(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
-        """Reserve a request's maximum cost, then count its real cost."""
+        """Reserve the maximum cost, then count the actual cost."""
         maximum = max_usage(body)
         await self._wait_for_budget(maximum)
         self._reserved += maximum
@@ -73,12 +73,12 @@ class CostTracker:
             self._settled.set()
 
     def usd(self, usage: BilledTokens) -> float:
-        """Cost in USD; 0 without prices."""
+        """Return the cost in USD, or 0 if no prices are set."""
         input_cost = usage.prompt_tokens * (self._options.price_in or 0.0)
         return (input_cost + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
 
     def stats(self) -> dict[str, Any]:
-        """Tokens and cost so far."""
+        """Return the tokens and cost so far."""
         stats: dict[str, Any] = {
             "prompt_tokens": self.billed.prompt_tokens,
             "completion_tokens": self.billed.completion_tokens,
@@ -97,7 +97,7 @@ class CostTracker:
             spent = self.billed + self.assumed
             if self.usd(spent + maximum) > limit:
                 raise OverBudgetError(
-                    f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={limit:g} are spent, and this request may "
+                    f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={limit:g} is spent, and this request may "
                     f"cost {self.usd(maximum):.6f}; raise --engine-arg max_cost_usd=... and run the same command again"
                 )
             self._settled.clear()
@@ -105,7 +105,7 @@ class CostTracker:
 
 
 def max_usage(body: Mapping[str, Any]) -> BilledTokens:
-    """Return the maximum billed tokens: one per UTF-8 byte, and per image as in OpenAI's most expensive model."""
+    """Assume one token per UTF-8 byte, and OpenAI's maximum per image."""
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):
         tokens = len(prompt.encode()) + _WRAPPING_TOKENS

@@ -1,4 +1,4 @@
-"""Discover what a server supports."""
+"""Discover server capabilities."""
 
 import asyncio
 import re
@@ -14,12 +14,12 @@ from judgelm.engines.openai.responses import BadReplyError
 from judgelm.errors import EngineError, ModelError
 
 HELLO = "Hello"
-_GRAMMAR = "ZQ[0-9]{2}"  # no model writes this without a grammar
+_GRAMMAR = "ZQ[0-9]{2}"  # unlikely without a grammar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """Features of a server; `window` may be unknown."""
+    """Server capabilities; `window` is None if unknown."""
 
     api: Api
     accepts_token_ids: bool
@@ -30,7 +30,7 @@ class ServerCapabilities:
 async def discover_servers(
     pool: EndpointPool, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
-    """Return what all reachable servers support."""
+    """Return the capabilities shared by all reachable servers."""
     servers = zip(pool.endpoints, options.servers, strict=True)
     discoveries = (discover_server(endpoint, model, own, hello) for endpoint, own in servers)
     results = await asyncio.gather(*discoveries, return_exceptions=True)
@@ -42,7 +42,7 @@ async def discover_servers(
     reached = [result for result in results if isinstance(result, ServerCapabilities)]
     if not reached and isinstance(results[0], EngineError):
         raise results[0]
-    if len({server.api for server in reached}) > 1:  # all of them have chat
+    if len({server.api for server in reached}) > 1:  # all servers support chat
         return await discover_servers(pool, model, replace(options, api="chat"), hello)
     windows = [server.window for server in reached if server.window is not None]
     return ServerCapabilities(
@@ -56,7 +56,7 @@ async def discover_servers(
 async def discover_server(
     endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
-    """Test the server with a few one-token requests."""
+    """Test a server with a few short requests."""
     models = await _models(endpoint, options)
     refused: RefusedError | None = None
     accepts_token_ids = False
@@ -102,7 +102,7 @@ async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) ->
     try:
         await endpoint.complete(api, _smallest(model, api, content))
     except RefusedError as refused:
-        # a reasoning model may reject a limit of one token, but then it exists
+        # a reasoning model may reject a one-token limit, but then it exists
         subject = f"{refused.code} {refused.param}".strip() or refused.message
         return None if api == "chat" and refused.status == 400 and "model" not in subject else refused
     except RetriesExhaustedError as error:
@@ -111,7 +111,7 @@ async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) ->
 
 
 async def _supports_grammar(endpoint: Endpoint, model: str, api: Api) -> bool:
-    """Most servers ignore unknown parameters, so the reply decides."""
+    """Check the reply, because most servers ignore unknown parameters."""
     content = HELLO if api == "completions" else [{"role": "user", "content": HELLO}]
     body = _smallest(model, api, content) | {"max_tokens": 8, "structured_outputs": {"regex": _GRAMMAR}}
     try:

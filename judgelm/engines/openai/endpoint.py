@@ -1,6 +1,6 @@
 """Send requests to one endpoint, with retries.
 
-Rate limits are not failures: requests wait up to `patience_s`.
+Rate limits are not failures. Requests wait for them for up to `patience_s`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from judgelm.errors import ConfigError, EngineError
 
 _LOG = logging.getLogger("judgelm.openai")
 _ANNOUNCED_S = 60.0
-"""Minimum time between two log messages about pauses."""
+"""Minimum time between log messages about pauses."""
 ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "bad_format"]
 MAX_BACKOFF_S = 60.0
 _RETRYABLE = (408, 409, 425)
@@ -38,12 +38,12 @@ class PatienceError(EngineError):
 
 
 class RetriesExhaustedError(Exception):
-    """A request failed too often, while others were answered."""
+    """A request failed too often, although others succeeded."""
 
 
 @dataclass(eq=False)
 class TransientError(Exception):
-    """A retry may help. `unbilled`: the server certainly did not answer."""
+    """A retryable error. `unbilled` means that the server did no work."""
 
     kind: ErrorKind
     message: str
@@ -70,11 +70,11 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Address without secrets."""
+        """The address without secrets."""
         return self._options.address
 
     async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Replies:
-        """Send one request; raises RefusedError, RetriesExhaustedError, or EngineError without an answer."""
+        """Send a request. Raises RefusedError, RetriesExhaustedError, or EngineError on failure."""
         max_failures = self._options.retries if retries is None else retries
         began, tries, failures = time.monotonic(), 0, 0
         unsupported = self.unsupported_params
@@ -99,10 +99,10 @@ class Endpoint:
                     message = f"{error.message}, {tries} tries in {time.monotonic() - began:.0f} s"
                     if self._answered_at > began:
                         raise RetriesExhaustedError(message) from error
-                    finding = f"{self._options.address} does not answer: {message}"
+                    finding = f"{self._options.address} is not responding: {message}"
                     raise EngineError(f"{finding}; restart it, then run the same command again") from error
                 self.retries[error.kind] += 1
-                # the limiter also pauses all requests as long as the server requested
+                # the limiter also pauses all requests for as long as the server requested
                 await asyncio.sleep(backoff_s if error.pause_s is None else backoff_s / 10)
             else:
                 self.unsupported_params |= unsupported
@@ -133,9 +133,9 @@ class Endpoint:
         await self._client.close()
 
     def redact(self, error: str) -> str:
-        """Return an error's text in one line, without secrets."""
+        """Return an error message on one line, without secrets."""
         text = " ".join(error.split())
-        for secret in self._options.secrets:  # before cutting the text, which could split a secret
+        for secret in self._options.secrets:  # before truncation, which could split a secret
             text = text.replace(secret, "...")
         return text[:_MAX_MESSAGE]
 
@@ -145,7 +145,7 @@ class Endpoint:
                 return await self._request(api, body, entry)
             except BadReplyError as error:
                 message = self.redact(f"invalid response ({error})")
-                raise TransientError("bad_format", message) from None  # its text may repeat the key
+                raise TransientError("bad_format", message) from None  # the message may repeat the key
             except RefusedError:
                 entry.unbilled = True
                 raise
@@ -171,7 +171,7 @@ class Endpoint:
     async def _send(self, resource: Any, method: str, **arguments: Any) -> str:
         self.requests += 1
         try:
-            async with asyncio.timeout(self._options.timeout_s):  # the client's timeout is per read
+            async with asyncio.timeout(self._options.timeout_s):  # the client's timeout applies per read
                 response = await getattr(resource.with_raw_response, method)(**arguments)
             text: str = response.text
             return text
@@ -187,7 +187,7 @@ class Endpoint:
             limited = error.status_code == 429
             pause_s = stated_pause_s(error.response.headers, error.response.text, limited=limited)
             details = {"code": str(error.code or ""), "param": str(error.param or "")}
-            # its text may repeat the key
+            # the message may repeat the key
             raise self._classify(error.status_code, _message(error), pause_s=pause_s, **details) from None
 
     def _classify(
@@ -205,7 +205,7 @@ class Endpoint:
 
 
 def _message(error: openai.APIStatusError) -> str:
-    """Return the message from an OpenAI, FastAPI or plain body."""
+    """Return the message from an OpenAI, FastAPI, or plain-text body."""
     body: Any = error.body
     if isinstance(body, dict):
         message = body.get("message") or body.get("detail") or body.get("error") or body
@@ -224,6 +224,6 @@ def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
             max_retries=0,
         )
     except ImportError as error:
-        raise ConfigError(f"a proxy in the environment cannot be used: {error}; {way_out}") from error
-    except Exception:  # of the HTTP library; its text may contain the proxy's password
-        raise ConfigError(f"a proxy in the environment is not an http(s):// or socks5:// address; {way_out}") from None
+        raise ConfigError(f"cannot use the proxy in the environment: {error}; {way_out}") from error
+    except Exception:  # from the HTTP library; may contain the proxy password
+        raise ConfigError(f"the proxy in the environment needs an http(s):// or socks5:// address; {way_out}") from None

@@ -1,4 +1,4 @@
-"""The engine for OpenAI-compatible servers. A thread runs an event loop with one task per request in flight."""
+"""The engine for OpenAI-compatible servers. A thread runs an event loop with one task per request."""
 
 import queue
 import re
@@ -34,7 +34,7 @@ _IN_REASONING = (
     "the model; if the model does not think, pass --thinking off"
 )
 _OVERLONG = "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
-_SMALLER_WINDOW = "the server's window is smaller than the model's: pass it as --max-model-len"
+_SMALLER_WINDOW = "the server's window is smaller than the model's; pass it as --max-model-len"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ROLE_HEAD = re.compile(
     r"\s*(?:<\|start_header_id\|>assistant<\|end_header_id\|>|<\|im_start\|>assistant\b|<start_of_turn>model\b"
@@ -54,7 +54,7 @@ class OpenAIEngine:
             tokenizer = load_tokenizer(own.tokenizer, None, options)
         hello = None if tokenizer is None else list(tokenizer(HELLO)["input_ids"])
         self._model = options.model
-        self.supports_images = own.api != "completions"  # they can be sent; the model may ignore them
+        self.supports_images = own.api != "completions"  # images can be sent, but the model may ignore them
         pool = self._pool = EndpointPool(own, min(own.concurrency, options.max_num_seqs))
         loop = LoopThread("openai-engine")
         try:
@@ -79,7 +79,7 @@ class OpenAIEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Enough to keep requests queued."""
+        """Large enough to keep requests queued."""
         return _QUEUED_PER_SLOT * self._pool.max_concurrency
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -109,7 +109,7 @@ class OpenAIEngine:
                 break
             if isinstance(result, BaseException):
                 self._error = result
-            elif self._in_flight.get(result.key) == serial:  # else it was aborted after it finished
+            elif self._in_flight.get(result.key) == serial:  # otherwise, it was aborted after it finished
                 del self._in_flight[result.key]
                 completions.append(result)
         if self._error is not None and not completions:
@@ -117,7 +117,7 @@ class OpenAIEngine:
         return completions
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return nothing: replies are not streamed."""
+        """Return an empty mapping. Replies are not streamed."""
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -142,17 +142,17 @@ class OpenAIEngine:
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
-        """Requests, retries, billed tokens and cost. Cached tokens count in full."""
+        """Return requests, retries, billed tokens, and cost. Cached tokens count in full."""
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
         notes += [
-            f"removed {token!r} from {count:,} of the server's replies; set the server's stop tokens"
+            f"removed {token!r} from {count:,} of the server's replies; configure stop tokens on the server"
             for token, count in self._left_tokens.items()
         ]
         return stats | ({"notes": list(dict.fromkeys(notes))} if notes else {})
 
     def close(self) -> None:
-        """Cancel all requests and end the thread."""
+        """Cancel all requests and stop the thread."""
         loop, self._loop = self._loop, None
         self._in_flight.clear()
         if loop is not None:
@@ -163,7 +163,7 @@ class OpenAIEngine:
         surrogate = _SURROGATE.search("".join(span.text for span in prompt.spans) + prompt.prefill)
         if surrogate is not None:
             code = f"U+{ord(surrogate[0]):04X}"
-            return Completion.failed(request.key, f"the prompt contains half a character ({code}); fix the input")
+            return Completion.failed(request.key, f"the prompt contains a lone surrogate ({code}); fix the input")
         tokenized = None
         if self._truncator is not None and not prompt.images:
             prepared = prepare_request(self._truncator, request)
@@ -245,7 +245,7 @@ class OpenAIEngine:
         renders_chat = self._truncator is not None and self._server.accepts_token_ids
         if request.prompt.chat and self._options.api == "completions" and not renders_chat:
             way_out = "pass --engine-arg tokenizer=... or --engine-arg api=auto"
-            raise EngineError(f"chat prompts on /completions need the model's chat template: {way_out}")
+            raise EngineError(f"chat prompts on /completions need the model's chat template; {way_out}")
 
 
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:

@@ -1,4 +1,4 @@
-"""Options of the OpenAI-compatible engine."""
+"""Options for the OpenAI-compatible engine."""
 
 import base64
 import os
@@ -20,7 +20,7 @@ _NEEDS_KEY = re.compile(
     r"|together\.(?:ai|xyz)|groq\.com|deepseek\.com|x\.ai|cohere\.(?:ai|com)|fireworks\.ai|perplexity\.ai|router\.huggingface\.co)$",
     re.IGNORECASE,
 )
-"""Hosts that always need a key."""
+"""Hosts that always require a key."""
 _SERVER_DECIDES = {
     "dtype": "the server decides it; leave it at auto",
     "device": "the server decides it; leave it at auto",
@@ -32,23 +32,23 @@ _SERVER_DECIDES = {
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class EndpointOptions:
-    """Arguments of the openai engine (`--engine-arg name=value`).
+    """Arguments for the openai engine (`--engine-arg name=value`).
 
     Attributes:
-        base_url: address of the API, with `/v1`; default: OPENAI_BASE_URL. Separate several servers with commas.
+        base_url: API address including `/v1`; default: OPENAI_BASE_URL. Separate multiple servers with commas.
         api_key_env: environment variable with the key.
         api: `completions`, `chat`, or `auto` to test the server.
-        concurrency: maximum requests in flight per server; reduced while it is overloaded.
-        timeout_s: per request, until the last byte.
-        retries: maximum retries after errors other than rate limits.
-        backoff_s: approximate wait before the first retry; doubles each time.
-        patience_s: maximum wait for a rate limit. A longer pause ends the run; the same command resumes it.
-        tokenizer: folder or hub id of the model's tokenizer, to truncate prompts.
+        concurrency: maximum requests in flight per server; reduced under overload.
+        timeout_s: timeout for the whole request.
+        retries: maximum retries, not counting rate limits.
+        backoff_s: approximate delay before the first retry; doubles each time.
+        patience_s: maximum wait for a rate limit. A longer pause ends the run; run the same command to resume.
+        tokenizer: folder or hub id of the model's tokenizer, used to truncate prompts.
         price_in: USD per million prompt tokens.
         price_out: USD per million reply tokens.
-        max_cost_usd: cost limit; needs the prices.
+        max_cost_usd: cost limit; requires both prices.
         candidate_samples: replies to sample if the server returns no log-probabilities.
-        when_down: if no server answers, `stop` ends the run; `fail` only fails the request.
+        when_down: if no server responds, `stop` ends the run and `fail` fails only the request.
     """
 
     base_url: str = field(default_factory=lambda: os.environ.get("OPENAI_BASE_URL", "").strip())
@@ -68,7 +68,7 @@ class EndpointOptions:
 
     @property
     def servers(self) -> tuple["EndpointOptions", ...]:
-        """The options of each server."""
+        """The options for each server."""
         urls = dict.fromkeys(stripped for url in self.base_url.split(",") if (stripped := url.strip()))
         return tuple(replace(self, base_url=url) for url in urls)
 
@@ -79,14 +79,14 @@ class EndpointOptions:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Key and passwords."""
+        """The key and passwords."""
         passwords = [urlsplit(server.base_url).password for server in self.servers]
         secrets = (self.key, *passwords, *(password and unquote(password) for password in passwords))
         return tuple(secret for secret in secrets if secret)
 
     @property
     def auth_header(self) -> dict[str, str] | None:
-        """Header for a user and password in the URL."""
+        """The header for the user and password in the URL."""
         parts = urlsplit(self.base_url)
         if parts.username is None:
             return None
@@ -94,14 +94,14 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """Message for a 401 or 403. Servers' own messages may repeat the key."""
+        """Message for HTTP 401 or 403. The server's message may repeat the key."""
         if self.key is None:
             return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
-        return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set another one"
+        return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set a valid key"
 
     @property
     def address(self) -> str:
-        """URLs without user and password, for messages."""
+        """URLs without credentials, for messages."""
         urls = [urlsplit(server.base_url) for server in self.servers]
         return ",".join(url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().rstrip("/") for url in urls)
 
@@ -110,7 +110,7 @@ _ARGUMENTS = TypeAdapter(EndpointOptions)
 
 
 def endpoint_options(options: EngineOptions) -> EndpointOptions:
-    """Check the engine's arguments."""
+    """Validate the engine's arguments."""
     for name, way_out in _SERVER_DECIDES.items():
         if getattr(options, name) not in (None, "auto"):
             raise ConfigError(f"the openai engine has no {name}: {way_out}")
@@ -136,14 +136,14 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
 
 
 def _check_address(url: str) -> None:
-    shown = " ".join(re.sub("^(https?://)?.*@", r"\1", url, flags=re.DOTALL).split())  # without a password, in one line
+    shown = " ".join(re.sub("^(https?://)?.*@", r"\1", url, flags=re.DOTALL).split())  # on one line, without a password
     if "?" in url or "#" in url:
-        start = "..." if "@" in url else re.split("[?#]", shown)[0]  # both sides may be part of a password
-        raise ConfigError(f"base_url={start}: leave out everything from the first ? or #")
+        start = "..." if "@" in url else re.split("[?#]", shown)[0]  # either side may be part of a password
+        raise ConfigError(f"base_url={start}: remove everything from the first ? or #")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an invalid port, an unclosed bracket
+    except ValueError:  # an invalid port or an unclosed bracket
         usable = False
     if not usable or not url.isprintable() or " " in url:
         raise ConfigError(f"base_url={shown} is not an http(s) address; try http://localhost:8000/v1")
@@ -153,7 +153,7 @@ def _check_key(endpoint: EndpointOptions) -> None:
     if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
         raise ConfigError("api_key_env must be the name of an environment variable with the key, not the key itself")
     if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
-        raise ConfigError(f"the key in {endpoint.api_key_env} is not one line of ASCII text; set it again")
+        raise ConfigError(f"the key in {endpoint.api_key_env} is not a single line of ASCII text; set it again")
     for server in endpoint.servers:
         host = urlsplit(server.base_url).hostname or ""
         if endpoint.key is None and server.auth_header is None and _NEEDS_KEY.search(host):

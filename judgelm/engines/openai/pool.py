@@ -1,6 +1,6 @@
-"""Several servers of the same model.
+"""Multiple servers for the same model.
 
-A request goes to the server with the fewest requests in flight. A server that does not answer is skipped for a while.
+Requests go to the server with the fewest in flight. Unresponsive servers are skipped for a while.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class _Member:
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:
-        """Simultaneous failures count once."""
+        """Count simultaneous failures once."""
         now = time.monotonic()
         if now >= self.down_until:
             self.failures += 1
@@ -41,7 +41,7 @@ class _Member:
 
 
 class EndpointPool:
-    """Distributes requests over servers."""
+    """Distributes requests across servers."""
 
     def __init__(self, options: EndpointOptions, max_concurrency: int) -> None:
         self._options = options
@@ -56,16 +56,16 @@ class EndpointPool:
 
     @property
     def max_concurrency(self) -> int:
-        """Maximum requests in flight at all servers."""
+        """Maximum number of requests in flight on all servers."""
         return sum(endpoint.limiter.max_limit for endpoint in self.endpoints)
 
     @property
     def unsupported_params(self) -> frozenset[str]:
-        """Parameters that any server does not support."""
+        """Parameters that at least one server does not support."""
         return frozenset().union(*(endpoint.unsupported_params for endpoint in self.endpoints))
 
     def stats(self) -> dict[str, Any]:
-        """Requests, retries, concurrency and cost."""
+        """Return requests, retries, concurrency, and cost."""
         retries: Counter[ErrorKind] = sum((endpoint.retries for endpoint in self.endpoints), Counter())
         return {
             "requests": sum(endpoint.requests for endpoint in self.endpoints),
@@ -107,7 +107,7 @@ class EndpointPool:
                 break
         assert error is not None, "each attempt tries at least one server"
         if isinstance(error, EngineError):
-            raise EngineError(f"none of {len(self._members)} servers answers; last error: {error}") from error
+            raise EngineError(f"none of the {len(self._members)} servers responded; last error: {error}") from error
         raise error
 
     async def close(self) -> None:

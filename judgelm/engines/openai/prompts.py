@@ -1,4 +1,4 @@
-"""Render prompts for a server. Without the model's tokenizer, only common special tokens are sanitized."""
+"""Render prompts for a server. Without a tokenizer, only common special tokens are sanitized."""
 
 import re
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ _BETWEEN_BARS = re.compile("<[|｜][^<>|｜\\s]{1,40}[|｜]>")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedPrompt:
-    """A prompt ready to be sent.
+    """A prompt that is ready to send.
 
     Attributes:
-        content: token ids or text for completions, messages for chat.
-        text: the prompt's text for completions.
+        content: token ids or a string for completions, or messages for chat.
+        text: the prompt for completions.
         templated: `text` comes from a chat template.
-        prefill: forced beginning of the reply, sent as the last message.
+        prefill: forced start of the reply, sent as the last message.
     """
 
     api: Api
@@ -43,7 +43,7 @@ class RenderedPrompt:
 
 
 class PromptRenderer:
-    """Renders prompts. Chat prompts use /completions only with a tokenizer."""
+    """Renders prompts. Chat prompts only use /completions with a tokenizer."""
 
     def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
         self._api = api
@@ -52,8 +52,8 @@ class PromptRenderer:
         self._sanitizer = Sanitizer(_SPECIAL, exact=True)
 
     def render(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
-        """Render a prompt. Prompts with images become chat messages."""
-        # without ids the server would add a second begin token before the template's
+        """Render a prompt. Images require chat messages."""
+        # without ids, the server would add a second begin token before the template's
         if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
             return self._for_completions(prompt, tokenized)
         spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
@@ -68,7 +68,7 @@ class PromptRenderer:
         )
 
     def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
-        """Return the content of a request that continues a reply."""
+        """Return the content for continuing a reply."""
         if isinstance(rendered.content, str):
             return rendered.content + reply
         assert self._truncator is not None, "token ids need a tokenizer"

@@ -1,4 +1,4 @@
-"""Rate limits: read the requested pause, and limit concurrent requests.
+"""Read the pause requested by a server, and limit concurrent requests.
 
 OpenAI: "Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`. Azure: "Please retry after 26 seconds".
 Google: `"retryDelay": "34s"`. Anthropic: an ISO date in `anthropic-ratelimit-requests-reset`. OpenRouter: headers in
@@ -30,13 +30,13 @@ _FIELD = re.compile(r"""["']((?:[\w-]*ratelimit|retry[-_]after)[\w-]*)["']\s*:\s
 _MAX_BODY = 10_000
 _UNIT_S = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_PAUSE_S = 1e9
-"""A larger number is a time since 1970, in seconds or milliseconds."""
+"""A larger number is a Unix time in seconds or milliseconds."""
 
 
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
-    """Return the requested pause in seconds, or None.
+    """Return the requested pause in seconds, if stated.
 
-    A rate limit error (`limited`) without a pause may state when the whole limit is free again.
+    A rate limit error (`limited`) may instead state when the limit resets.
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}
@@ -58,7 +58,7 @@ def _counts(name: str, fields: Mapping[str, str]) -> bool:
 
 
 def _seconds(text: str) -> float | None:
-    """Parse `2`, `1.5s`, `6m0s`, `2 hours`, an HTTP or ISO date, or a time since 1970."""
+    """Parse `2`, `1.5s`, `6m0s`, `2 hours`, an HTTP or ISO date, or a Unix time."""
     text = text.strip()
     try:
         seconds = _duration(text) if re.fullmatch(rf"{_NUMBER}|{_PARTS}", text, _FLAGS) else _date(text) - time.time()
@@ -90,18 +90,18 @@ def _unit_s(unit: str) -> float:
 
 
 def shown_duration(seconds: float) -> str:
-    """`20 s`, `6 min` or `24 h`, rounded up."""
+    """Format a duration as `20 s`, `6 min`, or `24 h`, rounded up."""
     unit, size = next(((unit, size) for unit, size in (("h", 3600), ("min", 60)) if seconds >= 2 * size), ("s", 1))
     return f"{math.ceil(seconds / size)} {unit}"
 
 
 def shown_time(seconds: float) -> str:
-    """Local time after so many seconds."""
+    """Format the local time in `seconds`."""
     return datetime.fromtimestamp(time.time() + seconds).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 class AdaptiveLimiter:
-    """Limits concurrent requests, as in TCP, and pauses all of them when the server asks."""
+    """Limits concurrent requests, as in TCP, and pauses them when the server asks."""
 
     def __init__(self, max_limit: int) -> None:
         self.max_limit = max_limit
@@ -113,7 +113,7 @@ class AdaptiveLimiter:
         self._room = asyncio.Event()
 
     async def __aenter__(self) -> float:
-        """Wait for a slot; return the sending time."""
+        """Wait for a slot and return the send time."""
         while True:
             pause_s = self._closed_until - time.monotonic()
             if pause_s > 0:
@@ -126,12 +126,12 @@ class AdaptiveLimiter:
                 return time.monotonic()
 
     async def __aexit__(self, *_: object) -> None:
-        """Never awaits, so that a cancelled request frees its slot."""
+        """Does not await, so that cancellation is safe."""
         self._in_flight -= 1
         self._room.set()
 
     def succeeded(self) -> None:
-        """Count a reply; `limit` replies raise the limit by one."""
+        """Count a reply. After `limit` replies, the limit increases by one."""
         self._successes += 1
         if self._successes >= self.limit and self.limit < self.max_limit:
             self.limit += 1

@@ -1,4 +1,4 @@
-"""Build request bodies, and leave out what the server rejects."""
+"""Build request bodies, and omit parameters that the server rejects."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -31,14 +31,14 @@ _OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|betw
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """Build the body for `sampling.n` replies."""
+    """Build the body of a request for `sampling.n` replies."""
     body: dict[str, Any] = {
         "model": model,
         "prompt" if prompt.api == "completions" else "messages": prompt.content,
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
     }
-    if sampling.stop and not sampling.include_stop:  # servers remove them from the reply
+    if sampling.stop and not sampling.include_stop:  # servers remove stop strings from the reply
         body["stop"] = list(sampling.stop)
     if sampling.n > 1:
         body["n"] = sampling.n
@@ -56,7 +56,7 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """The server rejected a request for its content."""
+    """The server rejected a request because of its content."""
 
     status: int
     message: str
@@ -65,13 +65,13 @@ class RefusedError(Exception):
 
     @property
     def too_long(self) -> bool:
-        """True if the prompt does not fit the window."""
+        """True if the prompt exceeds the context window."""
         text = self.code + " " + self.message
         return self.status in (400, 413, 422) and ("context_length" in text or bool(_TOO_LONG.search(text)))
 
     @property
     def refuses_system_message(self) -> bool:
-        """True if the chat template has no system message; llama.cpp returns 500."""
+        """True if system messages are not supported. llama.cpp returns 500."""
         return self.status in (400, 422, 500) and bool(_NO_SYSTEM.search(self.message))
 
     @property
@@ -89,7 +89,7 @@ class RefusedError(Exception):
 
 
 def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | None:
-    """Return the parameter that the server rejects, or None."""
+    """Return the parameter that the server rejects, if any."""
     has_system = any(message["role"] == "system" for message in body.get("messages", ()))
     if has_system and refused.refuses_system_message:
         return SYSTEM_MESSAGE

@@ -1,6 +1,6 @@
-"""Read the responses of OpenAI-compatible servers.
+"""Read responses from OpenAI-compatible servers.
 
-llama.cpp returns log-probabilities in the chat form on /completions, llama-cpp-python the other way round.
+llama.cpp returns chat-style log-probabilities on /completions. llama-cpp-python does the opposite.
 """
 
 import json
@@ -32,9 +32,9 @@ class Choice:
     """One reply.
 
     Attributes:
-        finish_reason: `stop`, `length`, a reason for having no reply, or None if unknown.
-        steps: log-probabilities per token.
-        thinking: separate reasoning, often empty.
+        finish_reason: `stop`, `length`, the reason for a missing reply, or None if unknown.
+        steps: log-probabilities for each token.
+        thinking: separate reasoning, if any.
     """
 
     text: str | None
@@ -45,23 +45,23 @@ class Choice:
 
     @property
     def says_nothing(self) -> bool:
-        """True if it stopped before any text."""
+        """True if it ended before any text."""
         return self.finish_reason == "stop" and not (self.text or self.thinking or self.refusal or "").strip()
 
     @property
     def is_in_reasoning(self) -> bool:
-        """True if a complete reply is in the reasoning field."""
+        """True if the complete reply is in the reasoning field."""
         return not self.text and bool(self.thinking) and self.finish_reason == "stop"
 
     @property
     def covers_reply(self) -> bool:
-        """True if the log-probabilities are the reply's, not the reasoning's."""
+        """True if the log-probabilities belong to the reply, not the reasoning."""
         text, tokens = (self.text or "").lstrip(), "".join(step.token for step in self.steps or ()).lstrip()
         return bool(self.steps) and text[:1] in ("", tokens[:1])
 
 
 class Replies(NamedTuple):
-    """Replies to one request, and the billed tokens."""
+    """Replies to a request and its billed tokens."""
 
     choices: tuple[Choice, ...]
     usage: BilledTokens
@@ -107,7 +107,7 @@ class _Usage(BaseModel):
 
 
 class ReportedError(NamedTuple):
-    """An error with status 200."""
+    """An error in a response with status 200."""
 
     status: int
     message: str
@@ -115,7 +115,7 @@ class ReportedError(NamedTuple):
 
 
 def reported_error(data: Any) -> ReportedError | None:
-    """Return the error in a response with status 200, or None. Gateways put the real status into `code`."""
+    """Return the error in a response with status 200. Gateways put the real status in `code`."""
     if not isinstance(data, dict):
         return None
     choices = data.get("choices")
@@ -136,7 +136,7 @@ def reported_error(data: Any) -> ReportedError | None:
 
 
 def read_json(body: str) -> Any:
-    """Parse the body."""
+    """Parse the response body."""
     try:
         return parse_json(body)
     except ValueError as error:
@@ -144,7 +144,7 @@ def read_json(body: str) -> Any:
 
 
 def read_usage(data: Any) -> BilledTokens | None:
-    """Return the billed tokens if they are stated."""
+    """Return the billed tokens, if reported."""
     try:
         stated = _Usage.model_validate(data.get("usage") if isinstance(data, dict) else None)
     except ValidationError:
@@ -153,7 +153,7 @@ def read_usage(data: Any) -> BilledTokens | None:
 
 
 def read_choices(data: Any) -> tuple[Choice, ...]:
-    """Return the replies; raise a BadReplyError for other bodies."""
+    """Return the replies. Raises a BadReplyError if the body is invalid."""
     try:
         body = _Body.model_validate(data)
     except ValidationError as error:
@@ -171,7 +171,7 @@ def _choice(raw: _Choice) -> Choice:
     thinking = message.reasoning_content or message.reasoning or parts_thinking
     reason = _finish_reason(raw.finish_reason)
     if text is None and not (message.refusal or thinking) and reason in ("stop", None):
-        raise BadReplyError("a finished reply without a text")
+        raise BadReplyError("a finished reply without text")
     return Choice(
         text=text,
         finish_reason=reason,
@@ -191,19 +191,19 @@ def _finish_reason(stated: str | None) -> str | None:
 
 
 def _content(content: str | list[Any] | None) -> tuple[str | None, str]:
-    """Text and thinking; Mistral's reasoning models return parts."""
+    """Return text and thinking. Mistral's reasoning models return parts."""
     if not isinstance(content, list):
         return content, ""
     texts: dict[str, list[str]] = {"text": [], "thinking": []}
     for index, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in texts:
-            raise BadReplyError(f"message.content.{index}: a part of type {kind or type(part).__name__!r}, not a text")
+            raise BadReplyError(f"message.content.{index}: a part of type {kind or type(part).__name__!r}, not text")
         inner = part.get(kind)
         if isinstance(inner, list):
             inner = "".join(piece.get("text", "") for piece in inner if isinstance(piece, dict))
         if not isinstance(inner, str):
-            raise BadReplyError(f"message.content.{index}: a part without a text")
+            raise BadReplyError(f"message.content.{index}: a part without text")
         texts[kind].append(inner)
     text = "".join(texts["text"]) if texts["text"] or not texts["thinking"] else None
     return text, "\n\n".join(texts["thinking"])
@@ -226,8 +226,8 @@ def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
 
 
 def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
-    """Some servers do not list the chosen token."""
+    """Add the chosen token, which some servers do not list."""
     listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
-    if not all(value < 0.01 for _, value in listed):  # also refuses a NaN
+    if not all(value < 0.01 for _, value in listed):  # also rejects NaN
         raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")
     return TokenStep(token=token, tops=tuple((piece, math.exp(value)) for piece, value in listed))

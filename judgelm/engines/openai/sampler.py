@@ -1,4 +1,4 @@
-"""Sample replies, and find the log-probabilities of candidates."""
+"""Sample replies, and compute candidate log-probabilities."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _END_TOKENS = (
     "\0",
 )
 _OPENS = {"</s>": "<s>", "[/INST]": "[INST]"}
-"""An end token after its opening tag is text: `<s>` strikes text through in HTML."""
+"""End tokens that are kept after these opening tags. `<s>` strikes text through in HTML."""
 
 
 class UnusableReplyError(Exception):
@@ -29,7 +29,7 @@ class UnusableReplyError(Exception):
 
 
 class ReplySampler:
-    """Samples replies of one model."""
+    """Samples replies from one model."""
 
     def __init__(
         self, pool: EndpointPool, model: str, thinking: ThinkingMode, renderer: PromptRenderer, candidate_samples: int
@@ -43,13 +43,13 @@ class ReplySampler:
         self._begins_blank = False
 
     async def sample(self, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool = False) -> Replies:
-        """Sample `sampling.n` replies. Greedy ones are sampled once and copied."""
+        """Sample `sampling.n` replies. Greedy replies are sampled once and copied."""
         greedy = sampling.temperature == 0 and "temperature" not in self._pool.unsupported_params
         wanted = 1 if greedy else sampling.n
         choices: tuple[Choice, ...] = ()
         prompt_tokens = completion_tokens = 0
         while len(choices) < wanted:
-            # the same seed would give the same replies again
+            # the same seed would produce the same replies
             rest = replace(sampling, n=wanted - len(choices), seed=sampling.seed + len(choices))
             if self._begins_blank:
                 rest = replace(rest, stop=tuple(stop for stop in rest.stop if not stop.isspace()))
@@ -68,7 +68,7 @@ class ReplySampler:
         return Replies(choices[:wanted] * copies, usage)
 
     def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
-        """Guess a missing finish reason, and restore a reply taken for thinking."""
+        """Infer a missing finish reason, and restore a reply mistaken for thinking."""
         if choice.finish_reason is None:  # it may have been cut off at the token limit
             tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
             choice = replace(choice, finish_reason="stop" if tokens < sampling.max_tokens else "length")
@@ -79,8 +79,8 @@ class ReplySampler:
     async def candidate_logprobs(
         self, rendered: RenderedPrompt, request: Request, choices: Sequence[Choice]
     ) -> tuple[tuple[float, ...], str]:
-        """Return the values of `Completion.candidate_logprobs` and `Completion.approximation`."""
-        if not all(choice.covers_reply for choice in choices):  # without stop strings, which candidates may contain
+        """Return `Completion.candidate_logprobs` and `Completion.approximation`."""
+        if not all(choice.covers_reply for choice in choices):  # no stop strings, because candidates may contain them
             sampling = replace(request.sampling, temperature=1.0, stop=(), n=self._candidate_samples, grammar=None)
             answer = await self.sample(rendered, sampling)
             texts = [separate(choice.text or "").reply for choice in answer.choices]
@@ -116,13 +116,13 @@ class ReplySampler:
             tasks = [asyncio.create_task(explore(node)) for node in needed]
             try:
                 await asyncio.gather(*tasks)
-            finally:  # if one fails, the others are useless
+            finally:  # if one fails, cancel the others
                 for task in tasks:
                     task.cancel()
 
 
 def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a reply without the end tokens at its end, and the tokens."""
+    """Remove trailing end tokens. Return the reply and the removed tokens."""
     tokens: list[str] = []
     while (end := next((token for token in _END_TOKENS if text.rstrip().endswith(token)), None)) is not None:
         rest = text.rstrip().removesuffix(end)

@@ -1,6 +1,6 @@
-r"""Probabilities of candidates from the texts of tokens, which endpoints list instead of ids.
+r"""Compute candidate probabilities from token strings, because endpoints list no ids.
 
-Nodes are beginnings of candidates, however they are tokenised. A token may go beyond a candidate (`6\n` completes
+Nodes are prefixes of candidates, regardless of tokenisation. A token may extend past a candidate (`6\n` completes
 `8 6`).
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from judgelm.engines.candidates import longest_candidate
 
 NEGLIGIBLE = 0.01
-"""Maximum total probability to leave unexplored."""
+"""Maximum total probability that may stay unexplored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenStep:
-    """A chosen token, and the most probable ones with their probabilities."""
+    """The chosen token, and the most probable tokens with their probabilities."""
 
     token: str
     tops: tuple[tuple[str, float], ...]
@@ -24,11 +24,11 @@ class TokenStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateShares:
-    """Distribution of the probability over the tree.
+    """Distribution of probability over the tree.
 
     Attributes:
-        open: nodes to request.
-        unlisted: upper bound of the candidates' probability on unlisted tokens.
+        open: nodes that are not requested yet.
+        unlisted: upper bound on the candidate probability of unlisted tokens.
     """
 
     candidates: Mapping[str, float]
@@ -37,7 +37,7 @@ class CandidateShares:
 
 
 class TextTree:
-    """Beginnings of candidates with their known continuations."""
+    """Candidate prefixes and their known continuations."""
 
     def __init__(self, candidates: Sequence[str]) -> None:
         self._candidates = tuple(candidates)
@@ -52,7 +52,7 @@ class TextTree:
         self._borrowed: dict[str, Mapping[str, float]] = {}
 
     def follow(self, node: str, text: str, steps: Sequence[TokenStep]) -> None:
-        """Add the tokens of a reply that continues from a node. `text` restores blanks that the detokeniser drops."""
+        """Add the tokens of a reply that continues from a node. `text` restores spaces dropped by the detokeniser."""
         position, reach = 0, 1.0
         follows: dict[str, float] = {}
         for index, step in enumerate(steps):
@@ -65,7 +65,7 @@ class TextTree:
             for token, probability in step.tops:
                 if not (stays and token == step.token):
                     follows[blank + token] = follows.get(blank + token, 0.0) + reach * probability
-            if stays:  # a token without text, such as SentencePiece's blank: its continuations belong to the node
+            if stays:  # an empty token, such as SentencePiece's blank; its continuations belong to the node
                 reach *= sum(probability for token, probability in step.tops if token == step.token)
                 continue
             self._known.setdefault(node, follows)
@@ -76,7 +76,7 @@ class TextTree:
         self._known.setdefault(node, {})
 
     def borrow(self) -> bool:
-        """Give each open node the continuations of the most similar known node. False if none was open."""
+        """Copy continuations from similar known nodes to open nodes. Return False if none was open."""
         needed = self.needed()
         for node in needed:
             source = max(self._known, key=lambda known: len(self._suffixes[known] & self._suffixes[node]), default="")
@@ -85,7 +85,7 @@ class TextTree:
         return bool(needed)
 
     def needed(self) -> list[str]:
-        """Return the fewest nodes to request until the rest is negligible."""
+        """Return the fewest nodes to request so that the rest is negligible."""
         open_ = self.shares().open
         left = sum(open_.values())
         needed = []
@@ -130,7 +130,7 @@ class TextTree:
         return CandidateShares(candidates=credited, open=open_, unlisted=unlisted)
 
     def logprobs(self) -> tuple[float, ...]:
-        """The values of `Completion.candidate_logprobs`."""
+        """Return `Completion.candidate_logprobs`."""
         shares = self.shares().candidates
         return tuple(_log(shares.get(candidate, 0.0)) for candidate in self._candidates)
 
@@ -139,7 +139,7 @@ class TextTree:
 
 
 def frequencies(candidates: Sequence[str], replies: Sequence[str]) -> tuple[float, ...]:
-    """Return the log share of replies for each candidate."""
+    """Return the log of each candidate's share of replies."""
     longest = [longest_candidate(reply, candidates) for reply in replies]
     return tuple(_log(longest.count(candidate) / len(replies)) for candidate in candidates)
 

@@ -1,6 +1,6 @@
-"""Attention over packed sequences, without padding.
+"""Attention over packed sequences without padding.
 
-All sequences form one row for the model's matrix products; only attention treats them separately.
+For matrix products, all sequences form one row. Only attention treats them separately.
 """
 
 import math
@@ -24,7 +24,7 @@ from judgelm.errors import EngineError
 _WIDEST_HEAD = 256
 _AMPERE = 8
 _GROUPED = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
-"""Grouped queries; torch 2.11's kernel has no such option."""
+"""Grouped queries, which the torch 2.11 kernel does not support."""
 VarlenKernel = Callable[..., Tensor]
 """Signature of `torch.nn.attention.varlen.varlen_attn`."""
 ATTENTION_NAME = "judgelm_packed"
@@ -33,12 +33,12 @@ _CAUSAL_BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class AttentionOptions:
-    """Options of an attention layer.
+    """Options for an attention layer.
 
     Attributes:
-        scaling: default: 1 / sqrt(head size).
+        scaling: defaults to 1 / sqrt(head size).
         window: number of tokens that a token attends to, including itself.
-        softcap: bound of the scores through tanh (Gemma 2).
+        softcap: bound on the scores, applied with tanh (Gemma 2).
     """
 
     scaling: float | None = None
@@ -46,7 +46,7 @@ class AttentionOptions:
     softcap: float | None = None
 
     def scale(self, query: Tensor) -> float:
-        """Factor on the scores."""
+        """Return the score factor."""
         return float(query.shape[-1] ** -0.5) if self.scaling is None else self.scaling
 
     def capped(self, scores: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def _major(device: int) -> int:
 
 
 class Segment(Protocol):
-    """Tokens of a pass that attend together."""
+    """Tokens in a pass that attend together."""
 
     @property
     def tokens(self) -> int:
@@ -100,7 +100,7 @@ def packed_attention(
     softcap: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Compute each segment's attention; called by transformers."""
+    """Compute attention for each segment. Called by transformers."""
     if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
         raise EngineError("this model's attention cannot run packed; use --engine vllm")
     if torch.is_autocast_enabled(device := query.device.type):  # RoPE in float32 leaves query and key in float32
@@ -115,14 +115,14 @@ def packed_attention(
 
 
 def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
-    """The gradient of a slice would have the size of all tokens."""
+    """Avoid slices, whose gradients would cover all tokens."""
     tokens = [segment.tokens for segment in segments]
     return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSegment:
-    """New tokens of a prompt, not counted in its cache yet."""
+    """New tokens of a prompt that are not in its cache yet."""
 
     kv: KVCache
     tokens: int
@@ -134,14 +134,14 @@ class PromptSegment:
         slides = options.window is not None and keys.shape[2] > options.window
         if slides or options.softcap is not None:
             return _attend(query, keys, values, self._mask(0, self.tokens, options.window, query), options)
-        in_training = isinstance(self.kv, TrainedKV)  # the blocks' gradients cost more than they save
+        in_training = isinstance(self.kv, TrainedKV)  # in training, gradients for blocks cost more than they save
         if query.device.type == "cpu" and not in_training:
             return self._by_blocks(query, keys, values, options)
         mask = None if self.kv.length == 0 or self.tokens == 1 else self._mask(0, self.tokens, None, query)
         return _attend(query, keys, values, mask, options)
 
     def _by_blocks(self, query: Tensor, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor:
-        """The CPU kernel also computes masked keys, so blocks of queries get only the keys up to their ends."""
+        """Pass only the visible keys for each query block, because the CPU kernel also computes masked keys."""
         blocks = []
         for start in range(0, self.tokens, _CAUSAL_BLOCK):
             end = min(start + _CAUSAL_BLOCK, self.tokens)
@@ -162,7 +162,7 @@ class PromptSegment:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """All new prompts of a pass, in one call if the device has a kernel."""
+    """All new prompts in a pass, in one kernel call if possible."""
 
     prompts: Sequence[PromptSegment]
     kernel_for: Callable[[Tensor, Tensor, AttentionOptions], VarlenKernel | None] = varlen_kernel
@@ -204,14 +204,14 @@ def _ends(lengths: Sequence[int], device: torch.device) -> Tensor:
 
 
 def trained_rows(lengths: Sequence[int], kvs: Sequence[TrainedKV] | None = None) -> PromptBatch:
-    """Pack training rows."""
-    masks: dict[tuple[int | None, ...], Tensor] = {}  # rows have no earlier tokens, so they share masks
+    """Pack rows for training."""
+    masks: dict[tuple[int | None, ...], Tensor] = {}  # rows have no cached tokens, so they share masks
     stored = kvs or [TrainedKV()] * len(lengths)
     return PromptBatch([PromptSegment(kv, tokens, masks) for kv, tokens in zip(stored, lengths, strict=True)])
 
 
 def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Pre-hook that adds `segments` to rows with TRL's `cu_seq_lens_q`."""
+    """Forward pre-hook that adds `segments` to packed TRL rows (`cu_seq_lens_q`)."""
     if "segments" not in options and (bounds := options.get("cu_seq_lens_q")) is not None:
         options["segments"] = [trained_rows([end - begin for begin, end in pairwise(bounds.tolist())])]
     return args, options
@@ -219,7 +219,7 @@ def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class TreeSegment:
-    """Inner nodes of a prompt's candidate tree, in the same pass as the prompt.
+    """Inner nodes of a candidate tree, in the same pass as the prompt.
 
     Attributes:
         behind: new prompt tokens in this pass.
@@ -249,12 +249,12 @@ class TreeSegment:
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """A boolean mask would be converted in every layer."""
+    """Boolean masks would be converted in every layer."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, options: AttentionOptions) -> Tensor:
-    """Use an additive mask, or attend causally."""
+    """Attend with an additive mask, or else causally."""
     if options.softcap is not None and mask is not None:
         return _capped(query, keys, values, mask, options).transpose(1, 2)
     arguments = {"is_causal": mask is None and query.shape[2] > 1, "enable_gqa": query.shape[1] != keys.shape[1]}

@@ -1,4 +1,4 @@
-"""A pass: its packed row, image features, and new replies."""
+"""Pack rows, embed images, and start replies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,25 +24,25 @@ _MAX_CACHED = 16
 
 @dataclass(frozen=True, slots=True)
 class NewPrompt:
-    """A prompt that this pass reads."""
+    """A prompt that is new in this pass."""
 
     queued: QueuedRequest
     kv: KVCache
 
     @property
     def new_tokens(self) -> int:
-        """Tokens that this pass reads."""
+        """Number of tokens that are not cached."""
         return len(self.queued.ids) - self.kv.length
 
 
 @dataclass(slots=True)
 class PackedRow:
-    """The tokens of a pass.
+    """The tokens in a pass.
 
     Attributes:
-        positions: of each token in its sequence.
-        logit_places: indices of tokens whose logits are needed.
-        owners: adapter and number of tokens of each stretch.
+        positions: position of each token in its sequence.
+        logit_places: indices of the tokens that need logits.
+        owners: adapter and number of tokens for each stretch.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -53,7 +53,7 @@ class PackedRow:
 
     @classmethod
     def build(cls, blocks: Sequence[DecodeBlock], fresh: Sequence[NewPrompt], device: torch.device) -> "PackedRow":
-        """Pack the last tokens of running replies, the new prompts, and their trees' inner nodes."""
+        """Pack the last token of each running reply, new prompts, and the inner nodes of their trees."""
         row = cls()
         for block in blocks:
             places = [sequence.read_tokens for sequence in block.sequences]
@@ -84,7 +84,7 @@ class PackedRow:
 
 
 class NewReply(NamedTuple):
-    """A new reply, and the tree nodes of all its tokens but the last."""
+    """A new reply, and the tree nodes for all tokens except the last."""
 
     prompt: NewPrompt
     sequence: RunningSequence
@@ -94,9 +94,9 @@ class NewReply(NamedTuple):
 def begin_replies(
     fresh: Sequence[NewPrompt], logits: Tensor, greedy: Sequence[int], tokenizer: Tokenizer, eos_ids: frozenset[int]
 ) -> list[NewReply]:
-    """Begin the replies to new prompts and set their candidates' log-probabilities.
+    """Start replies to new prompts and set candidate log-probabilities.
 
-    `logits`: each prompt's end, then each tree's nodes.
+    `logits` has one row per prompt, then one per tree node.
     """
     nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
     rows = [[row, *range(*ends)] for row, ends in enumerate(pairwise(nodes))]
@@ -122,7 +122,7 @@ def begin_replies(
 
 
 def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
-    """Return each tree's log-probabilities from the rows of its prompt's end and inner nodes."""
+    """Return each tree's log-probabilities from the logits at its prompt's end and inner nodes."""
     if not trees:
         return []
     steps = [[(node, token) for node, tokens in tree.children.items() for token in tokens] for tree, _ in trees]
@@ -134,7 +134,7 @@ def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tens
 
 
 class ImageFeatures:
-    """Embeds packed rows with image features at image tokens."""
+    """Embeds packed rows and inserts image features at image tokens."""
 
     def __init__(self, model: Any, vision: Vision) -> None:
         self._model = model
@@ -142,7 +142,7 @@ class ImageFeatures:
         self._features = lru_cache(_MAX_CACHED)(self._compute)
 
     def embed(self, ids: Tensor, fresh: Sequence[NewPrompt], start: int) -> Tensor:
-        """Embed a packed row; shape (1, tokens, hidden size). The new prompts start at `start`."""
+        """Embed a packed row, shape (1, tokens, hidden size). New prompts start at `start`."""
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for new in fresh:
             parent, begun = new.queued, new.kv.length
@@ -152,17 +152,17 @@ class ImageFeatures:
                 positions = [start + position for position, token in enumerate(prompt) if token == self._token]
                 if len(positions) != len(features):
                     counts = f"{len(positions)} image tokens, but {len(features)} image features"
-                    raise EngineError(f"request {parent.request.key}: {counts}; use the model's own processor")
+                    raise EngineError(f"request {parent.request.key}: {counts}; use the model's original processor")
                 row[0, torch.tensor(positions, device=row.device)] = features.to(row.dtype)
             start += len(prompt) - begun
         return row
 
     def clear(self) -> None:
-        """Free the memory."""
+        """Clear the cache."""
         self._features.cache_clear()
 
     def _compute(self, image: ProcessedImage) -> Tensor:
-        """Shape (tokens of the image, hidden size)."""
+        """Return shape (image tokens, hidden size)."""
         pixels = {name: _to_model(value, self._model) for name, value in image.pixels.items()}
         output = self._model.get_image_features(**pixels, return_dict=True).pooler_output
         features = torch.cat(list(output)) if isinstance(output, list | tuple) else output

@@ -1,4 +1,4 @@
-"""Running replies in blocks, because one attention call per block is much faster."""
+"""Group running replies, because one attention call per block is much faster."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -18,7 +18,7 @@ _Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class DecodeBlock:
-    """A segment of replies with the same capacity."""
+    """A segment of replies with equal capacity."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -36,21 +36,21 @@ class DecodeBlock:
 
     @property
     def allocated_tokens(self) -> int:
-        """Tokens that its buffers can hold."""
+        """Capacity of the buffers in tokens."""
         return self.rows * self.capacity
 
     @property
     def full(self) -> bool:
-        """True if there is no free row."""
+        """True if there are no free rows."""
         return len(self.sequences) == _MAX_ROWS
 
     def layers_of(self, sequence: RunningSequence) -> _Layers:
-        """Keys and values of a reply per layer, shape (kv heads, capacity, head size)."""
+        """A reply's keys and values per layer, shape (kv heads, capacity, head size)."""
         row = self.sequences.index(sequence)
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
     def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        """Copy a reply's keys and values into a new row: the first `read` tokens, then those at the offsets `nodes`."""
+        """Copy a reply's keys and values into a new row: `read` tokens, then the tokens at offsets `nodes`."""
         row = len(self.sequences)
         if row == self.rows:
             self._grow(layers)
@@ -63,7 +63,7 @@ class DecodeBlock:
         self.sequences.append(sequence)
 
     def _grow(self, layers: _Layers) -> None:
-        """Unused places are zero because products read whole rows."""
+        """Allocate zeros, because products read whole rows."""
         rows = max(_INITIAL_ROWS, 2 * self.rows)
         grown: dict[int, tuple[Tensor, Tensor]] = {}
         for layer, pair in layers.items():
@@ -77,7 +77,7 @@ class DecodeBlock:
         self._layers, self.rows = grown, rows
 
     def remove(self, sequence: RunningSequence) -> None:
-        """Move the last reply into a reply's row."""
+        """Remove a reply and move the last reply into its row."""
         row, last = self.sequences.index(sequence), len(self.sequences) - 1
         if row < last:
             for buffers in self._layers.values():
@@ -87,7 +87,7 @@ class DecodeBlock:
         self.sequences.pop()
 
     def begin_pass(self, places: Tensor) -> None:
-        """Set the places of the last tokens, shape (replies,)."""
+        """Set the positions of the last tokens, shape (replies,)."""
         self._places = torch.arange(len(places), device=places.device), places
         self._masks = {}
 
@@ -106,7 +106,7 @@ class DecodeBlock:
         return torch.bmm(shares, values[:count].flatten(0, 1)).view(1, count, -1, value.shape[3])
 
     def _mask(self, window: int | None) -> Tensor:
-        """Shape (replies, 1, capacity)."""
+        """Return shape (replies, 1, capacity)."""
         assert self._places is not None
         if window not in self._masks:
             last = self._places[1][:, None]
@@ -132,28 +132,28 @@ class DecodeBlocks:
 
     @property
     def blocks(self) -> list[DecodeBlock]:
-        """Blocks with a reply."""
+        """Blocks that contain replies."""
         return [block for block in self._all if block.sequences]
 
     @property
     def tokens(self) -> int:
-        """Tokens that the replies need, now or later."""
+        """Maximum tokens that the replies need."""
         allocated = sum(block.allocated_tokens for block in self.blocks)
         return max(allocated, sum(sequence.parent.capacity for sequence in self))
 
     def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
-        """Add a reply to a prompt. `nodes`: offsets of its tokens but the last."""
+        """Add a reply to a prompt. `nodes` has its tokens' offsets, except the last."""
         self._insert(sequence, kv.layers(), kv.length, nodes)
 
     def make_room(self) -> None:
-        """Move replies with full rows into larger rows."""
+        """Move replies in full rows to larger rows."""
         for block in list(self._all):
             for sequence in [reply for reply in block.sequences if reply.read_tokens == block.capacity]:
                 self._insert(sequence, block.layers_of(sequence), sequence.read_tokens)
                 self._remove(block, sequence)
 
     def copy(self, sequence: RunningSequence, kv: KVCache) -> None:
-        """Append the missing tokens of a reply to `kv`."""
+        """Append a reply's missing tokens to `kv`."""
         block = self._block_of(sequence)
         for layer, (keys, values) in block.layers_of(sequence).items():
             new = slice(kv.length, sequence.read_tokens)
@@ -165,12 +165,12 @@ class DecodeBlocks:
         self._remove(self._block_of(sequence), sequence)
 
     def discard(self, keys: Set[str]) -> None:
-        """Free the rows of these requests."""
+        """Free the rows used by these requests."""
         for sequence in [reply for reply in self if reply.parent.request.key in keys]:
             self.leave(sequence)
 
     def free_idle(self) -> None:
-        """Free the memory of empty blocks."""
+        """Free empty blocks."""
         self._all = self.blocks
 
     def clear(self) -> None:
@@ -196,6 +196,6 @@ class DecodeBlocks:
 
 
 def _row_tokens(tokens: int) -> int:
-    """Fewer, fuller blocks are faster."""
+    """Round up: fewer, fuller blocks are faster."""
     step = max(128, 1 << (tokens.bit_length() - 3))
     return -(-tokens // step) * step

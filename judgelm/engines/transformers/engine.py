@@ -1,7 +1,7 @@
 """The transformers engine: continuous batching without padding.
 
-Every pass packs the next token of all running replies and as many new prompts as the token budget allows into one row.
-Out of memory halves the budget.
+Each pass packs the next token of every running reply and new prompts, up to the token budget, into one row. If memory
+runs out, the budget is halved.
 """
 
 import gc
@@ -36,7 +36,7 @@ _CUDA_BATCH_TOKENS = 8192
 
 
 class TransformersEngine:
-    """Runs a loaded model. Sampled replies repeat with the same seed."""
+    """Runs a loaded model. Sampling with the same seed is reproducible."""
 
     supports_grammar = False
     gives_rewards = False
@@ -50,7 +50,7 @@ class TransformersEngine:
         self.max_num_batched_tokens = max_num_batched_tokens or (_CUDA_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
         self.max_num_seqs = max_num_seqs
         self.halvings = 0
-        self._has_worked = False  # if the first pass fails, the engine cannot run this model
+        self._has_worked = False  # if the first pass fails, the model is not supported
         self.thinking = loaded.thinking
         self._adapters = LoraAdapters(loaded)
         self.supports_images = loaded.vision is not None
@@ -75,7 +75,7 @@ class TransformersEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Enough to tokenise the next prompts early."""
+        """Large enough to tokenise prompts ahead of time."""
         return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -91,7 +91,7 @@ class TransformersEngine:
                 continue
             queued = self._queue_entry(*prepared)
             if self._prefix_cache.has_continued(queued):
-                self._waiting.appendleft(queued)  # before the cache drops the prompt that it continues
+                self._waiting.appendleft(queued)  # before the cache drops the prompt it continues
             else:
                 self._waiting.append(queued)
 
@@ -108,7 +108,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Run passes until a request is finished."""
+        """Run passes until a request finishes."""
         until = time.monotonic() + timeout_s
         while not self._finished and (self._waiting or len(self._decoding)):
             self._step()
@@ -162,7 +162,7 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Notes, out-of-memory events, limits, and cached prompt tokens."""
+        """Return notes, out-of-memory events, limits, and reused prompt tokens."""
         return {
             "notes": [*self._loaded.notes, *self._adapters.truncator(None).notes],
             "out_of_memory": self.halvings,
@@ -180,13 +180,13 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """If the model has worked before, a request caused the error. A failed pass changes no reply."""
+        """After the first successful pass, errors are attributed to requests. Failed passes change no replies."""
         fresh = self._schedule()
         try:
             self._decoding.make_room()
             running = list(self._decoding)
             logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
-            greedy = logits.argmax(-1).tolist()  # waits for the device, as trees and sampling do again
+            greedy = logits.argmax(-1).tolist()  # synchronises with the device, as do trees and sampling
             begun = self._begin(fresh, logits[len(running) :], greedy[len(running) :])
             tokens = next_tokens(running, logits[: len(running)], greedy)
         except (RuntimeError, MemoryError, AssertionError, ValueError, LookupError) as error:
@@ -201,7 +201,7 @@ class TransformersEngine:
                 if sequence.finish_reason is not None:
                     self._finish(sequence)
             return
-        gc.collect()  # reference cycles with the failed pass's frames hold its tensors
+        gc.collect()  # reference cycles keep the failed pass's tensors alive
         fresh_requests = [new.queued for new in fresh]
         self._decoding.discard({queued.request.key for queued in fresh_requests})
         if out_of_memory:
@@ -243,7 +243,7 @@ class TransformersEngine:
         return self.run_pass(row, self._images.embed(ids, fresh, start=len(self._decoding)))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass; logits of shape (places, vocabulary)."""
+        """Run a pass and return logits of shape (places, vocabulary)."""
         places = torch.tensor(row.logit_places, device=self._device)
         ids = torch.tensor([row.ids], device=self._device) if embeddings is None else None
         output = self._run_model(row, input_ids=ids, inputs_embeds=embeddings, logits_to_keep=places)
@@ -312,9 +312,9 @@ class TransformersEngine:
 
 
 class RewardEngine(TransformersEngine):
-    """Runs a reward model, whose head turns each prompt's last token into a number.
+    """Runs a reward model, whose head maps the last token of each prompt to a number.
 
-    The head runs in float32 because 16-bit rewards would tie.
+    The head runs in float32, because 16-bit rewards would produce ties.
     """
 
     gives_rewards = True
@@ -322,12 +322,12 @@ class RewardEngine(TransformersEngine):
     def __init__(self, loaded: LoadedModel, **options: Any) -> None:
         super().__init__(loaded, **options)
         head = loaded.model.score
-        self._score = getattr(head, "modules_to_save", {"default": head})["default"]  # of an adapter in training
+        self._score = getattr(head, "modules_to_save", {"default": head})["default"]  # for an adapter in training
         self._pad_id = loaded.model.config.get_text_config().pad_token_id
 
     def load_adapter(self, adapter: str) -> None:
-        """Reject adapters: a reward adapter includes the head."""
-        raise EngineError(f"{adapter}: a reward model cannot load adapters; load this one with --adapter")
+        """Reject adapters, because reward adapters include the head."""
+        raise EngineError(f"{adapter}: a reward model cannot load adapters later; pass --adapter when loading it")
 
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
         ids = list(tokenized.ids)
@@ -336,7 +336,7 @@ class RewardEngine(TransformersEngine):
         return super()._queue_entry(request, replace(tokenized, ids=ids))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass; rewards of shape (prompts, 1)."""
+        """Run a pass and return rewards of shape (prompts, 1)."""
         places = torch.tensor(row.logit_places, device=self._device)
         rewards: list[torch.Tensor] = []
 
@@ -344,7 +344,7 @@ class RewardEngine(TransformersEngine):
             weight = cast(torch.Tensor, head.weight)
             rewards.append(F.linear(inputs[0][0, places].float(), weight.float()))
 
-        hook = self._score.register_forward_pre_hook(compute)  # a sharded weight is gathered there
+        hook = self._score.register_forward_pre_hook(compute)  # sharded weights are gathered here
         try:
             self._run_model(row, input_ids=torch.tensor([row.ids], device=self._device))
         finally:

@@ -1,4 +1,4 @@
-"""Keys and values of prompts."""
+"""Store keys and values of prompts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from judgelm.engines.memory import available_bytes
 
 
 class KVCache:
-    """Keys and values of one prompt, per layer. Tokens of a failed pass do not count.
+    """A prompt's keys and values per layer. Tokens from failed passes do not count.
 
-    `expected` is the initial capacity; `prefix` has the same first `shared` tokens.
+    `expected` is the initial capacity. The first `shared` tokens are copied from `prefix`.
     """
 
     __slots__ = ("_layers", "_prefix", "expected", "length")
@@ -24,7 +24,7 @@ class KVCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
-        """Write tokens after `past` others. Return all, shape (1, kv heads, tokens, head size)."""
+        """Write tokens at position `past`. Return all tokens, shape (1, kv heads, tokens, head size)."""
         if self._prefix is not None and layer not in self._layers:
             keys, values = (tensor[:, :, : self.length] for tensor in self._prefix._layers[layer])
             self._layers[layer] = self._grown(layer, keys, values, 0, self.length)
@@ -53,13 +53,13 @@ class KVCache:
         return {layer: (keys[0], values[0]) for layer, (keys, values) in self._layers.items()}
 
     def advance(self, tokens: int) -> None:
-        """Count the tokens of a finished pass."""
+        """Count the tokens from a finished pass."""
         self.length += tokens
         self._prefix = None
 
 
 class TrainedKV(KVCache):
-    """Keys and values with gradients. Stores a layer until its tree has been written."""
+    """Keys and values with gradients. A layer is kept until its tree is written."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ _MEMORY_SHARE = 0.5
 
 
 def kv_capacity(model: Any, device: torch.device) -> int:
-    """Tokens whose keys and values fit into half of the free memory."""
+    """Number of tokens that fit into half of the free memory."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,6 +1,6 @@
 """Faster layers for CPUs, and an exact output head.
 
-torch lets oneDNN reorder a linear layer's weight in every call; packed layers reorder it once. Only rounding changes.
+oneDNN reorders a linear layer's weight on every call. Packed layers reorder it once. Only rounding changes.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 
 
 class PackedLinear(nn.Module):
-    """A linear layer without gradients, whose weight is in oneDNN's layout."""
+    """A linear layer without gradients that stores its weight in oneDNN's layout."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -25,25 +25,25 @@ class PackedLinear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Shape (..., features in) to (..., features out). `swish` applies SiLU."""
+        """Map (..., features in) to (..., features out). `swish` applies SiLU."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise(row, self.weight, self.bias, activation, [], "")
         return output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """Return the output of `forward` times a tensor."""
+        """Multiply the output of `forward` by a tensor."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise.binary(row, other, self.weight, self.bias, "mul")
         return output
 
 
 class PackedMlp(nn.Module):
-    """Down(SiLU(gate(x)) * up(x)), as in Llama, Mistral and Qwen."""
+    """down(SiLU(gate(x)) * up(x)), as in Llama, Mistral, and Qwen."""
 
     def __init__(self, gate: PackedLinear, up: PackedLinear, down: PackedLinear) -> None:
         super().__init__()
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down
 
     def forward(self, row: Tensor) -> Tensor:
-        """Shape (1, tokens, hidden). glibc keeps the memory of small chunks."""
+        """Process (1, tokens, hidden) in chunks small enough for glibc to reuse their memory."""
         if any(type(layer) is not PackedLinear for layer in self.children()):
             return self._chunk(row)
         size = row.shape[1] * self.gate_proj.out_features * row.itemsize
@@ -56,7 +56,7 @@ class PackedMlp(nn.Module):
 
 
 class PackedNorm(nn.Module):
-    """Root mean square norm, in float32 inside."""
+    """RMS norm, computed in float32."""
 
     def __init__(self, weight: nn.Parameter, epsilon: float) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class PackedNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, row: Tensor) -> Tensor:
-        """Shape (..., hidden)."""
+        """Normalise (..., hidden)."""
         channels = row.reshape(1, -1, row.shape[-1])
         size = torch.linalg.vector_norm(channels[0], dim=1, dtype=torch.float32)
         square = size.square_().div_(row.shape[-1])
@@ -74,7 +74,7 @@ class PackedNorm(nn.Module):
 
 @torch.inference_mode()
 def pack(model: nn.Module) -> None:
-    """Replace layers in place if device, format and torch's build allow. Shared weights stay."""
+    """Replace supported layers in place. Layers with shared weights are kept."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
     weights = [id(weight) for _, weight in model.named_parameters(remove_duplicate=False)]
@@ -90,7 +90,7 @@ def pack(model: nn.Module) -> None:
 
 
 def is_packable(weight: Tensor) -> bool:
-    """True if this machine can pack this weight."""
+    """Return True if this machine can pack the weight."""
     if weight.device.type != "cpu" or weight.dtype not in _PRECISION:
         return False
     return weight.dtype == torch.float32 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -121,7 +121,7 @@ def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:
 
 
 class OutputHead(nn.Module):
-    """Computes selected tokens' logits in float32, others in the weights' format."""
+    """Computes logits in float32 for selected tokens only."""
 
     def __init__(self, linear: nn.Module) -> None:
         super().__init__()
@@ -133,11 +133,11 @@ class OutputHead(nn.Module):
 
     @property
     def weight(self) -> Any:
-        """The head's weight; transformers reads it."""
+        """The head's weight, which transformers reads."""
         return self.linear.weight
 
     def compute_exactly(self, tokens: Collection[int]) -> None:
-        """Add token ids to compute in float32."""
+        """Select tokens for float32 logits."""
         if self._known.issuperset(tokens):
             return
         self._known |= set(tokens)
@@ -150,7 +150,7 @@ class OutputHead(nn.Module):
         self._bias = bias.detach()[self._tokens].float() if isinstance(bias, Tensor) else None
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Shape (..., hidden) to (..., vocabulary), float32."""
+        """Map (..., hidden) to (..., vocabulary) in float32."""
         logits: Tensor = self.linear(hidden).float()
         if self._tokens is not None and self._rows is not None:
             logits[..., self._tokens] = F.linear(hidden.float(), self._rows, self._bias)

@@ -1,4 +1,4 @@
-"""Load a model, its tokenizer and one adapter."""
+"""Load a model, its tokenizer, and one adapter."""
 
 import warnings
 from collections.abc import Callable
@@ -36,8 +36,8 @@ _IMAGE_MODELS = frozenset(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAM
 _TEXT_MODELS = frozenset(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
 """Models that only insert image features at image tokens, so they can run packed."""
-_ROWS_AND_COLUMNS = "positions that count an image's rows and columns"
-_BOTH_WAYS = "attention both ways between an image's tokens"
+_ROWS_AND_COLUMNS = "two-dimensional image positions"
+_BOTH_WAYS = "bidirectional attention between image tokens"
 _NEEDS = {
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5", "glm4v", "ernie4_5_vl"), _ROWS_AND_COLUMNS),
     **dict.fromkeys(("gemma3", "gemma3n", "gemma4", "paligemma"), _BOTH_WAYS),
@@ -47,7 +47,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model ready to run; `notes` are lines for the user."""
+    """A model that is ready to run; `notes` are messages for the user."""
 
     model: Any
     tokenizer: Any
@@ -62,13 +62,13 @@ class LoadedModel:
 
 @model_files.without_progress_bars()
 def load(options: EngineOptions) -> LoadedModel:
-    """Load model, tokenizer and adapter."""
+    """Load the model, tokenizer, and adapter."""
     base, adapter = split_adapter(options)
     tokenizer = model_files.load_tokenizer(base, adapter, options)
     device = device_of(options.device)
     rewards = model_files.has_reward_head(options)
     if rewards and options.quantization is not None:
-        raise ConfigError(f"{options.model}: reward models cannot be quantised; leave --quantization out")
+        raise ConfigError(f"{options.model}: reward models cannot be quantised; remove --quantization")
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     config = model_files.load_config(base, options)
@@ -109,7 +109,7 @@ def _runs_vision(source: str, kind: str) -> bool:
 
 
 def no_vision_reason(kind: str) -> str:
-    """Explain why this engine does not support images for a model."""
+    """Explain why images are not supported for this model."""
     if kind in _IMAGE_MODELS:
         needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at image tokens")
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
@@ -131,7 +131,7 @@ def in_gpu_dtype(
 def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, kind: Any) -> Any:
     rewards = kind is AutoModelForSequenceClassification
     quantization = _quantization(options.quantization)
-    if (stored := getattr(config, "quantization_config", None)) is not None:  # its scales would be ignored
+    if (stored := getattr(config, "quantization_config", None)) is not None:  # the scales would be ignored
         method = stored.get("quant_method", "unknown")
         own = method == "bitsandbytes"
         way_out = "pass the unquantised model and --quantization 4bit" if own else "use --engine vllm"
@@ -144,7 +144,7 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
                 trust_remote_code=options.trust_remote_code,
                 dtype=_DTYPES[dtype],
                 device_map={"": device} if quantization else None,  # needs accelerate, like bitsandbytes
-                # image patches attend to each other in transformers' own attention
+                # image patches attend to each other using transformers' own attention
                 attn_implementation=_VISION_ATTENTION if kind is AutoModelForImageTextToText else ATTENTION_NAME,
                 quantization_config=quantization,
                 output_loading_info=True,
@@ -155,12 +155,12 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
     model, info = loaded
     adapts = rewards and split_adapter(options)[1] is not None
-    if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # the adapter has that
+    if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # in the adapter
         some = ", ".join(missing[:3])
         raise ModelError(f"{source}: {len(missing)} weights are missing ({some}, ...); copy the folder again")
     model_files.check_config(source, model.config)
     model = model if quantization else model.to(device)
-    if gguf_record(source) is None and (name := first_not_finite(model.named_parameters())):  # else checked once
+    if gguf_record(source) is None and (name := first_not_finite(model.named_parameters())):  # checked at conversion
         raise ModelError(f"{source}: {name} contains NaN or infinity; use another copy, or an earlier checkpoint")
     return model
 
@@ -178,13 +178,13 @@ def _quantization(name: str | None) -> Any:
 
 
 def runs_packed(model: Any) -> bool:
-    """True if attention can be replaced and layers keep only keys and values."""
+    """Return True if attention can be replaced and layers store only keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
 
 
 def device_of(name: str) -> str:
-    """Resolve a device option for torch."""
+    """Resolve the device option."""
     if name == "auto":
         return "cuda" if usable_gpus() else "cpu"
     try:
@@ -205,7 +205,7 @@ def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
     fit_vocabulary(model, adapter)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", message="Found missing adapter keys")  # PEFT would leave them at random
+            warnings.filterwarnings("error", message="Found missing adapter keys")  # else PEFT uses random ones
             peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
     except (*LOAD_ERRORS, UserWarning) as error:
         raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
@@ -215,9 +215,9 @@ def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
 
 
 def fit_vocabulary(model: Any, adapter: str) -> None:
-    """Resize the base's embeddings to an adapter's vocabulary."""
+    """Resize the base model's embeddings to the adapter's vocabulary."""
     vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
-    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # ZeRO-3 has only a part of it here
+    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # with ZeRO-3, this process only has a part
     if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):
         return
     rows = max(others.values())
@@ -229,7 +229,7 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
         sizes = ", ".join(f"{layer} {count:,}" for layer, count in sorted(vocabulary.rows.items()))
         lacks = f": no {' and no '.join(sorted(missing))}" if missing else ""
         raise ModelError(
-            f"{adapter}: trained with another vocabulary ({sizes} tokens) than its base ({base:,}), but lacks some "
-            f"embeddings{lacks}; pass the base that was resized for it"
+            f"{adapter}: trained with a different vocabulary ({sizes} tokens) from its base ({base:,}), but lacks some "
+            f"embeddings{lacks}; pass the resized base model"
         )
     model.resize_token_embeddings(rows, mean_resizing=False)

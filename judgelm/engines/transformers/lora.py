@@ -1,6 +1,6 @@
-"""LoRA adapters that share a model.
+"""LoRA adapters that share a base model.
 
-PEFT selects adapters by batch row, but a packed pass is one row, so each token uses its request's adapter.
+PEFT selects adapters per row. Packed passes have one row, so each token uses its request's adapter.
 """
 
 import math
@@ -20,14 +20,14 @@ from judgelm.prompts.truncation import Truncator
 
 _ALONE = "load it alone with --adapter"
 _MIN_STRETCH = 32
-"""Shorter stretches of a row are gathered into one product."""
+"""Shorter stretches are gathered into one product."""
 
 TokenGroups = dict[str, list[slice | Tensor]]
-"""Tokens of a pass by adapter: long stretches, and the indices of all short ones."""
+"""Tokens in a pass by adapter: long stretches, and the indices of all short ones."""
 
 
 class AdaptedLinear(nn.Module):
-    """Adds each adapter's product at its tokens."""
+    """Adds each adapter's output to the tokens that use it."""
 
     def __init__(self, base: nn.Module, groups: TokenGroups) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class AdaptedLinear(nn.Module):
         self._groups = groups
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Shape (1, tokens, features). `swish` applies SiLU."""
+        """Map (1, tokens, features). `swish` applies SiLU."""
         output: Tensor = self.base(row)
         for adapter, tokens in self._groups.items():
             if (factors := self.factors.get(adapter)) is None:
@@ -51,7 +51,7 @@ class AdaptedLinear(nn.Module):
         return F.silu(output) if activation == "swish" else output
 
     def times(self, row: Tensor, other: Tensor) -> Tensor:
-        """Return the output of `forward` times a tensor."""
+        """Multiply the output of `forward` by a tensor."""
         return self.forward(row).mul_(other)
 
 
@@ -69,7 +69,7 @@ class LoraAdapters:
         return len(self._truncators) - 1
 
     def truncator(self, adapter: str | None) -> Truncator:
-        """Return an adapter's truncator; load the adapter if needed."""
+        """Return an adapter's truncator, loading the adapter if needed."""
         if adapter not in self._truncators:
             self.load(str(adapter))
         return self._truncators[adapter]
@@ -97,7 +97,7 @@ class LoraAdapters:
             layer.factors.pop(adapter, None)
 
     def select(self, owners: Iterable[tuple[str | None, int]]) -> None:
-        """Select the adapters of the next pass, by stretch of the row."""
+        """Select the adapter for each stretch of the next pass."""
         stretches: dict[str, list[slice]] = {}
         start = 0
         for adapter, run in groupby(owners, key=lambda owner: owner[0]):
@@ -137,7 +137,7 @@ class LoraAdapters:
 
 
 def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Read the factors of each adapted layer: shapes (rank, in) and (out, rank); the second one is scaled."""
+    """Read each layer's factors, shapes (rank, in) and (out, rank). The second factor is scaled."""
     from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
     from peft.utils.other import get_pattern_key
 

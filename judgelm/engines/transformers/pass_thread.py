@@ -1,4 +1,4 @@
-"""Run forward passes; recognise out-of-memory and lost-device errors."""
+"""Run forward passes, and recognise out-of-memory and lost-device errors."""
 
 import gc
 from collections.abc import Callable
@@ -15,28 +15,28 @@ _NO_CODE = "could not create a primitive\n"
 _NO_MEMORY = (
     "can't allocate memory",
     "not enough memory",
-    # oneDNN's whole message: unsupported shapes give a longer one ("... a primitive descriptor for ...")
+    # oneDNN's complete message; unsupported shapes produce a longer one ("... a primitive descriptor for ...")
     _NO_CODE,
     "could not create a memory object\n",
     "could not execute a primitive\n",
 )
-"""torch has no error class for these on a CPU."""
+"""torch has no out-of-memory error class for CPUs."""
 _LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if a pass ran out of memory."""
+    """Return True for out-of-memory errors."""
     text = f"{error}\n"
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(words in text for words in _NO_MEMORY)
 
 
 def is_device_lost(error: BaseException) -> bool:
-    """True if the device rejects all further work."""
+    """Return True if the device cannot be used any more."""
     return any(words in str(error) for words in _LOST_DEVICE)
 
 
 class PassThread:
-    """Runs passes in the caller's thread, or in a spare one after oneDNN (3.12) had no memory for generated code."""
+    """Runs passes in the caller's thread, or in a spare one if oneDNN (3.12) has no memory for generated code."""
 
     def __init__(self) -> None:
         self._spare = ThreadPoolExecutor(max_workers=1)
@@ -44,7 +44,7 @@ class PassThread:
         self._is_moved = False
 
     def run(self, function: Callable[..., Result], *args: Any, alone: bool = False) -> Result:
-        """Return the function's result, computed without gradients."""
+        """Run a function without gradients and return its result."""
         if not self._is_moved:
             try:
                 return function(*args)
@@ -54,5 +54,5 @@ class PassThread:
                     release_openmp_threads()
                 if not (alone and self._is_moved):
                     raise
-            gc.collect()  # reference cycles with the failed pass's frames hold its tensors
+            gc.collect()  # reference cycles keep the failed pass's tensors alive
         return self._spare.submit(torch.inference_mode()(function), *args).result()

@@ -1,4 +1,4 @@
-"""Cached prompts, whose keys and values are reused."""
+"""Cache prompts to reuse their keys and values."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ _MAX_ENTRIES = 64
 _MAX_COMPARED = 32
 _REPLY_TOKENS = 64
 MIN_SHARED_TOKENS = 32
-"""Copying shorter prefixes costs about as much as computing them."""
+"""Copying shorter prefixes takes about as long as computing them."""
 
 _Key = tuple[str, tuple[str | None, tuple[str, ...]]]
-"""Text, adapter and images."""
+"""Text, adapter, and images."""
 
 
 class SharedPrefix(NamedTuple):
-    """Tokens shared with an earlier prompt."""
+    """The prefix shared with an earlier prompt."""
 
     tokens: int
     kv: KVCache | None
 
 
 class PrefixCache:
-    """The most recent prompts, up to `max_tokens` in total."""
+    """Caches the most recent prompts, up to `max_tokens` in total."""
 
     def __init__(self, max_tokens: int) -> None:
         self._max_tokens = max_tokens
@@ -41,7 +41,7 @@ class PrefixCache:
         self.reused_tokens = 0
 
     def add(self, queued: QueuedRequest, kv: KVCache, reply: Sequence[int] = ()) -> None:
-        """Add a prompt, optionally with the read tokens of its reply."""
+        """Add a prompt, optionally with its reply."""
         key = _key(queued)
         self._entries[key] = np.concatenate((queued.ids, np.array(reply, np.int32))), kv
         self._entries.move_to_end(key)
@@ -49,7 +49,7 @@ class PrefixCache:
             self._entries.popitem(last=False)
 
     def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
-        """Add a finished reply to its prompt's entry; a long one with its prompt."""
+        """Add a finished reply to its prompt's entry. If the entry is gone, only add long replies."""
         queued, reply = sequence.parent, sequence.ids[:-1]
         _, kv = self._entries.get(_key(queued), (None, None))
         if kv is None or kv.length != len(queued.ids):
@@ -66,7 +66,7 @@ class PrefixCache:
             self.add(queued, kv, reply)
 
     def longest_prefix(self, queued: QueuedRequest, fresh: Sequence[NewPrompt]) -> SharedPrefix:
-        """Return the longest prefix shared with a cached prompt or one of the same pass."""
+        """Return the longest prefix shared with a prompt in the cache or the same pass."""
         continued = self._entries.get(self._continued_key(queued))
         recent = islice(reversed(self._entries.items()), _MAX_COMPARED)
         entries = [entry for (_, context), entry in recent if context == queued.context]
@@ -79,17 +79,17 @@ class PrefixCache:
         return best
 
     def has_continued(self, queued: QueuedRequest) -> bool:
-        """True if the prompt continues a cached one."""
+        """Return True if the prompt continues a cached one."""
         return self._continued_key(queued) in self._entries
 
     def new_kv(self, queued: QueuedRequest, prefix: SharedPrefix) -> KVCache:
-        """Make the cache of a new prompt."""
+        """Create the KV cache for a new prompt."""
         reply = min(queued.request.sampling.max_tokens, _REPLY_TOKENS)
         self.reused_tokens += prefix.tokens
         return KVCache(len(queued.ids) + max(queued.tree_nodes, reply), prefix.kv, prefix.tokens)
 
     def clear(self) -> None:
-        """Free the memory."""
+        """Clear the cache."""
         self._entries.clear()
 
     def _continued_key(self, queued: QueuedRequest) -> _Key:
@@ -105,7 +105,7 @@ def _key(queued: QueuedRequest) -> _Key:
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
-    """Count the shared leading tokens before the prompt's last token; 0 if they end before its last image."""
+    """Count shared leading tokens before the prompt's last token. Return 0 if they end before its last image."""
     limit = min(len(ids), len(queued.ids) - 1)
     differ = np.flatnonzero(ids[:limit] != queued.ids[:limit])
     tokens = int(differ[0]) if len(differ) else limit

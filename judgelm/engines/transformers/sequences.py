@@ -1,4 +1,4 @@
-"""Queued requests and running replies."""
+"""Queue requests and extend running replies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ NOT_DRAWN = "cannot sample a token: the model's probabilities are not finite; ch
 
 
 def check_request(request: Request) -> None:
-    """Reject a grammar."""
+    """Reject grammars."""
     if request.sampling.grammar is not None:
         raise EngineError("the transformers engine does not support grammars; use --engine vllm")
 
 
 class FinishedSequence(NamedTuple):
-    """A finished reply, without keys and values."""
+    """A finished reply without keys and values."""
 
     text: str
     finish_reason: FinishReason
@@ -37,8 +37,8 @@ class QueuedRequest:
     """A tokenised request and its finished replies.
 
     Attributes:
-        images_end: tokens up to the end of its last image.
-        alone: run without other requests, because a pass with it failed.
+        images_end: tokens up to the end of the last image.
+        alone: run without other requests, because an earlier pass failed.
     """
 
     request: Request
@@ -51,25 +51,25 @@ class QueuedRequest:
     _finished: dict[int, FinishedSequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)  # arrays are fast to compare
+        self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)  # comparing arrays is fast
 
     @property
     def context(self) -> tuple[str | None, tuple[str, ...]]:
-        """Adapter and images, which change the keys and values."""
+        """Adapter and images, which affect keys and values."""
         return self.request.adapter, self.tokenized.images
 
     @property
     def capacity(self) -> int:
-        """Maximum tokens of the prompt and one reply."""
+        """Maximum number of tokens in the prompt and one reply."""
         return len(self.tokenized.ids) + self.request.sampling.max_tokens
 
     @property
     def tree_nodes(self) -> int:
-        """Number of inner nodes of its tree."""
+        """Number of inner tree nodes."""
         return 0 if self.tree is None else len(self.tree.tokens)
 
     def reset(self) -> None:
-        """Drop the finished replies."""
+        """Drop finished replies."""
         self._finished.clear()
 
     def finish(self, sequence: "RunningSequence") -> Completion | None:
@@ -87,7 +87,7 @@ class QueuedRequest:
         return self._completion(texts, reasons, candidate_logprobs=self.candidate_logprobs, completion_tokens=tokens)
 
     def rewarded(self, reward: float) -> Completion:
-        """Make the completion of a reward."""
+        """Build the completion for a reward."""
         return self._completion(("",), ("stop",), reward=reward)
 
     def _completion(self, texts: tuple[str, ...], reasons: tuple[FinishReason, ...], **others: Any) -> Completion:
@@ -96,7 +96,7 @@ class QueuedRequest:
         return Completion(key=self.request.key, texts=texts, finish_reasons=reasons, **others)
 
     def failed(self, message: str) -> Completion:
-        """Make a failed completion."""
+        """Build a failed completion."""
         return Completion.failed(
             self.request.key, message, prompt_tokens=len(self.tokenized.ids), truncations=self.tokenized.truncations
         )
@@ -117,11 +117,11 @@ class RunningSequence:
 
     @property
     def read_tokens(self) -> int:
-        """All tokens but the last, which the model has not read."""
+        """Number of tokens that the model has read."""
         return len(self.parent.tokenized.ids) + len(self.ids) - 1
 
     def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
-        """Append a token; set `finish_reason` at the end."""
+        """Append a token, and set `finish_reason` at the end."""
         if self.finish_reason is not None:
             return
         sampling = self.parent.request.sampling
@@ -131,9 +131,9 @@ class RunningSequence:
 
 
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
-    """Choose the next token of each reply: greedily, or with the reply's own generator.
+    """Choose the next token of each reply, greedily or with the reply's generator.
 
-    `logits` has one row per reply; `greedy` may have more.
+    `logits` has one row per reply, but `greedy` may be longer.
     """
     tokens = list(greedy[: len(sequences)])
     drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]
@@ -143,6 +143,6 @@ def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, gree
         probabilities = torch.softmax(own / sequences[row].parent.request.sampling.temperature, -1)
         try:
             tokens[row] = int(torch.multinomial(probabilities, 1, generator=sequences[row].generator))
-        except RuntimeError:  # NaN among them
+        except RuntimeError:  # contains NaN
             sequences[row].finish_reason = "error"
     return tokens

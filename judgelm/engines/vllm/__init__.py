@@ -1,6 +1,6 @@
 """The vLLM engine, and the environment for importing and starting vLLM.
 
-`START_LOG` logs the stages of vLLM's start, which takes minutes for a large model.
+`START_LOG` logs startup, which takes minutes for large models.
 """
 
 import logging
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 START_LOG = logging.getLogger("judgelm.vllm_start")
-"""One message per stage of vLLM's start."""
+"""Logs one message per startup stage."""
 _DEFAULTS = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `auto` wants a NUMA node for each worker
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `auto` needs one NUMA node per worker
 }
 _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("Starting to load model", lambda message: "loading weights"),
@@ -24,26 +24,26 @@ _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
     ("Graph capturing finished", lambda message: "CUDA graphs are captured"),
 )
-"""vLLM's log message at the end of a stage, and the stage."""
+"""vLLM's log messages and the stages that they indicate."""
 
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Import vLLM without log lines and usage statistics, unless you set their variables."""
+    """Import vLLM without logs and usage statistics unless their environment variables are set."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
-    logging.getLogger("vllm").setLevel(logging.ERROR)  # it logs the optional parts that are not installed
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # it logs missing optional packages
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
         yield
 
 
 def stage_of(message: str) -> str | None:
-    """Return the stage that a log message belongs to, or None."""
+    """Return the stage indicated by a log message, if any."""
     return next((stage(message) for words, stage in _STAGES if words in message), None)
 
 
 class _StageHandler(logging.Handler):
-    """Logs each stage in vLLM's log once."""
+    """Logs each stage once."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -62,7 +62,7 @@ class _StageHandler(logging.Handler):
 
 @contextmanager
 def logged_stages(processes: int) -> Iterator[None]:
-    """Log the stages of vLLM's start; with worker processes, only start and end."""
+    """Log startup stages. With worker processes, only log the start and end."""
     if not START_LOG.isEnabledFor(logging.INFO):
         yield
         return

@@ -1,4 +1,4 @@
-"""LoRA adapters of a vLLM engine."""
+"""LoRA adapters for a vLLM engine."""
 
 from itertools import count
 
@@ -14,7 +14,7 @@ from judgelm.prompts.truncation import Truncator
 
 
 class VllmAdapters:
-    """Adapters by folder or hub id; vLLM knows them by number."""
+    """Maps folders and hub ids to vLLM's numbered adapters."""
 
     def __init__(self, backend: Backend, arguments: EngineArgs, truncator: Truncator) -> None:
         self._backend = backend
@@ -31,7 +31,7 @@ class VllmAdapters:
         return self._truncators[adapter]
 
     def load(self, adapter: str) -> LoRARequest:
-        """Return vLLM's handle of an adapter; load it if needed."""
+        """Return vLLM's handle for an adapter, loading it if needed."""
         if adapter in self._loaded:
             return self._loaded[adapter]
         if not self._arguments.enable_lora:
@@ -41,8 +41,8 @@ class VllmAdapters:
         limit = max_adapters(self._arguments)
         if limit is not None and len(self._loaded) >= limit:
             way_out = f"load the engine with --engine-arg max_loras={limit + 1}"
-            raise EngineError(f"adapter {adapter}: this engine has room for {limit}; {way_out}")
-        lora_id = next(self._ids)  # in the name too, since vLLM's prefix cache outlives an unloaded adapter
+            raise EngineError(f"adapter {adapter}: this engine supports at most {limit}; {way_out}")
+        lora_id = next(self._ids)  # also in the name, because vLLM's prefix cache outlives unloaded adapters
         lora = LoRARequest(f"{adapter}#{lora_id}", lora_id, adapter)
         try:
             self._backend.load_adapter(lora)
@@ -52,16 +52,16 @@ class VllmAdapters:
         return lora
 
     def _check_vocabulary(self, adapter: str) -> None:
-        """Reject another vocabulary: vLLM would use the base's embeddings."""
+        """Reject a different vocabulary, because vLLM would use the base's embeddings."""
         base = int(self._backend.config.model_config.get_vocab_size())
         for layer, rows in adapter_vocabulary(adapter).rows.items():
             if rows != base:
-                finding = f"trained with another vocabulary: {layer} has {rows:,} tokens, the base {base:,}"
+                finding = f"trained with a different vocabulary: {layer} has {rows:,} tokens, but the base has {base:,}"
                 way_out = "merge it (train/merge_lora.py), or use --engine transformers"
                 raise EngineError(f"{adapter}: {finding}; {way_out}")
 
     def unload(self, adapter: str) -> None:
-        """Free an adapter."""
+        """Unload an adapter."""
         self._truncators.pop(adapter, None)
         if (lora := self._loaded.pop(adapter, None)) is not None:
             self._backend.unload_adapter(lora)

@@ -1,4 +1,4 @@
-"""vLLM's engine arguments from judgelm's options."""
+"""Build vLLM's engine arguments from judgelm's options."""
 
 import dataclasses
 import difflib
@@ -28,19 +28,19 @@ _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_KEY_VALUE_BYTES = 4 << 30
 
 _CPU_DEFAULTS: dict[str, Any] = {
-    "enforce_eager": True,  # compiling takes half a minute and rarely pays off
-    "block_size": 32,  # vLLM's 128 would leave most branches of a candidate tree uncached
+    "enforce_eager": True,  # compilation takes half a minute and rarely pays off
+    "block_size": 32,  # with vLLM's 128, most branches of a candidate tree would not be cached
     "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
     "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
 }
 _PRECISE_HEAD = {"head_dtype": "float32"}
-"""Bfloat16 logits are an eighth apart: a quarter of the pairs would tie for judges that score a verdict word."""
+"""Bfloat16 logits differ in steps of 1/8, so a quarter of pairs would tie for judges that score a verdict word."""
 
 
 def engine_args(
     base: str, adapter: str | None, tokenizer: Any, options: EngineOptions, *, dtype: str | None = None
 ) -> EngineArgs:
-    """Build vLLM's arguments; the user's `engine_args` override every default (see docs/engines.md)."""
+    """Build vLLM's arguments. The user's `engine_args` override all defaults (see docs/engines.md)."""
     _check_names(options)
     _check_weights(base, options)
     config = load_config(base, options)
@@ -69,10 +69,10 @@ def engine_args(
     if adapters := (*([adapter] if adapter is not None else []), *options.adapters):
         arguments |= {"enable_lora": True, "max_lora_rank": max(map(lora_rank, adapters)), "max_loras": len(adapters)}
     if current_platform.is_cpu() and options.engine_args.get("pipeline_parallel_size", 1) != 1:
-        arguments["enforce_eager"] = False  # eager skips the warm-up that makes the buffers between CPU stages
+        arguments["enforce_eager"] = False  # eager mode skips the warm-up that creates buffers between CPU stages
     arguments |= dict(options.engine_args)
     if current_platform.is_cpu() and arguments.get("enable_lora"):
-        # The CPU kernels use the last slot for requests without adapter, so it must stay empty.
+        # the CPU kernels use the last slot for requests without an adapter, so it must stay empty
         arguments["max_loras"] = int(arguments.get("max_loras", 1)) + 1
     try:
         return EngineArgs(**arguments)
@@ -81,18 +81,18 @@ def engine_args(
 
 
 def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
-    """Resolve `options.dtype`. vLLM's `auto` would use bfloat16 for float32 checkpoints on a CPU."""
+    """Resolve `options.dtype`. On CPUs, vLLM's `auto` would use bfloat16 for float32 checkpoints."""
     reserved = int(options.engine_args.get("kv_cache_memory_bytes", _CPU_KEY_VALUE_BYTES))
     config, device = load_config(base, options), current_platform.device_type
 
     def has_bfloat16() -> bool:
-        return torch.bfloat16 in current_platform.supported_dtypes  # does not start CUDA in this process
+        return torch.bfloat16 in current_platform.supported_dtypes  # does not initialise CUDA in this process
 
     return resolve_dtype(base, config, options, device=device, reserved_bytes=reserved, has_bfloat16=has_bfloat16)
 
 
 def resolved_args(config: VllmConfig) -> dict[str, Any]:
-    """Return the resolved arguments that decide speed and memory."""
+    """Return the resolved arguments that affect speed and memory."""
     scheduler, cache, parallel = config.scheduler_config, config.cache_config, config.parallel_config
     return {
         "tensor_parallel_size": parallel.tensor_parallel_size,
@@ -110,7 +110,7 @@ def resolved_args(config: VllmConfig) -> dict[str, Any]:
 
 
 def batch_note(config: VllmConfig, options: EngineOptions) -> str:
-    """Note the prompt tokens per step if vLLM chose them."""
+    """Report the prompt tokens per step if vLLM chose them."""
     if options.max_num_batched_tokens is not None:
         return ""
     tokens = config.scheduler_config.max_num_batched_tokens
@@ -119,12 +119,12 @@ def batch_note(config: VllmConfig, options: EngineOptions) -> str:
 
 
 def device_count(arguments: EngineArgs) -> int:
-    """Number of devices that the arguments request."""
+    """Number of devices requested by the arguments."""
     return int(arguments.tensor_parallel_size * arguments.pipeline_parallel_size * arguments.data_parallel_size)
 
 
 def max_adapters(arguments: EngineArgs) -> int | None:
-    """Maximum number of loaded adapters; None if vLLM swaps them."""
+    """Maximum number of loaded adapters. None if vLLM swaps them."""
     return int(arguments.max_loras) - 1 if current_platform.is_cpu() else None
 
 
@@ -132,15 +132,15 @@ def lora_rank(adapter: str) -> int:
     """Return the smallest supported rank that fits the adapter."""
     path = Path(adapter) / "adapter_config.json"
     if not Path(adapter).is_dir():
-        return 64  # on the hub: its config is only read after the engine is made
+        return 64  # on the hub; the config is only read after the engine is created
     try:
         rank = int(parse_json(path.read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: not a LoRA adapter's config ({error}); check --adapter") from error
+        raise ModelError(f"{path}: not a valid LoRA config ({error}); check --adapter") from error
     for supported in _LORA_RANKS:
         if rank <= supported:
             return supported
-    raise ModelError(f"{path}: rank {rank} is above vLLM's largest, {_LORA_RANKS[-1]}; merge the adapter into its base")
+    raise ModelError(f"{path}: rank {rank} exceeds vLLM's maximum of {_LORA_RANKS[-1]}; merge it into its base")
 
 
 def _check_names(options: EngineOptions) -> None:
@@ -157,7 +157,7 @@ def _check_names(options: EngineOptions) -> None:
 
 
 def _check_heads(base: str, config: Any) -> None:
-    """Some head sizes only fail at the first prompt."""
+    """Check head sizes, because some only fail at the first prompt."""
     text = config.get_text_config()
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()

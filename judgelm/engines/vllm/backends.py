@@ -1,4 +1,4 @@
-"""Run vLLM in this process for one device, or its asynchronous engine in a thread with worker processes for several."""
+"""Run vLLM in this process for one device, or with worker processes for several."""
 
 import importlib.util
 import os
@@ -33,14 +33,14 @@ from judgelm.errors import EngineError, ModelError
 _START_TIMEOUT_S = 3600.0
 _CLOSE_TIMEOUT_S = 60.0
 _CONTEXT = UsageContext.LLM_CLASS
-"""vLLM chooses the tokens per step by this."""
+"""Determines vLLM's default number of tokens per step."""
 
 
 VllmSampling: TypeAlias = SamplingParams | PoolingParams
 
 
 class PromptRefusedError(Exception):
-    """vLLM rejects a request."""
+    """vLLM rejected a request."""
 
 
 class _Backend:
@@ -51,7 +51,7 @@ class _Backend:
 
     @property
     def config(self) -> VllmConfig:
-        """The configuration as resolved by vLLM."""
+        """The configuration resolved by vLLM."""
         config: VllmConfig = self._engine.vllm_config
         return config
 
@@ -60,17 +60,17 @@ class _Backend:
         self._call(self._engine.add_lora(adapter))
 
     def unload_adapter(self, adapter: LoRARequest) -> None:
-        """Free an adapter."""
+        """Unload an adapter."""
         self._call(self._engine.remove_lora(adapter.lora_int_id))
 
     def call_workers(self, method: str) -> list[Any]:
-        """Call a method of each worker."""
+        """Call a method on each worker."""
         results: list[Any] = self._call(self._engine.collective_rpc(method))
         return results
 
 
 class InProcessBackend(_Backend):
-    """vLLM's engine in this thread. Two would share torch's process groups."""
+    """Runs vLLM in this thread. Two engines would share torch's process groups."""
 
     _loaded = False
 
@@ -89,7 +89,7 @@ class InProcessBackend(_Backend):
             raise PromptRefusedError(str(error)) from error
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Step until there is an output."""
+        """Run steps until there is an output."""
         until = time.monotonic() + timeout_s
         while self._engine.has_unfinished_requests():
             try:
@@ -105,7 +105,7 @@ class InProcessBackend(_Backend):
         self._engine.abort_request(list(keys))
 
     def close(self) -> None:
-        """Free the model and allow another engine."""
+        """Free the model, so that another engine can start."""
         self._engine.engine_core.shutdown()
         del self._engine
         cleanup_dist_env_and_memory()
@@ -113,7 +113,7 @@ class InProcessBackend(_Backend):
 
 
 class AsyncBackend(_Backend):
-    """vLLM's asynchronous engine, in a thread and worker processes."""
+    """Runs vLLM's asynchronous engine in a thread with worker processes."""
 
     def __init__(self, arguments: EngineArgs) -> None:
         self._loop = LoopThread("vllm")
@@ -130,9 +130,9 @@ class AsyncBackend(_Backend):
         return self._loop.run(result, _START_TIMEOUT_S)
 
     def add(self, key: str, prompt: TokensPrompt, sampling: VllmSampling, adapter: LoRARequest | None) -> None:
-        """Submit a prompt; `collect` returns a rejection."""
+        """Submit a prompt. `collect` returns rejections."""
         self._in_flight.add(key)
-        # errors are EngineDeadError, or the model's
+        # errors are EngineDeadError or come from the model
         self._loop.start(key, self._generate(key, prompt, sampling, adapter), self._outputs.put)
 
     async def _generate(
@@ -146,7 +146,7 @@ class AsyncBackend(_Backend):
             self._outputs.put((key, str(error)))
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Wait for an output; return all available ones."""
+        """Wait for an output, and return all available outputs."""
         outputs: list[RequestOutput | tuple[str, str]] = []
         if not self._in_flight:
             return outputs
@@ -165,13 +165,13 @@ class AsyncBackend(_Backend):
             return outputs
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop prompts. Leaving `generate` aborts them in the core."""
+        """Drop prompts. Cancelling `generate` aborts them in the engine core."""
         for key in self._in_flight.intersection(keys):
             self._in_flight.remove(key)
             self._loop.cancel(key)
 
     def close(self) -> None:
-        """End the worker processes, then the thread."""
+        """Stop the worker processes, then the thread."""
         self._in_flight.clear()
         self._loop.close(self._shutdown(), _CLOSE_TIMEOUT_S)
 
@@ -180,7 +180,7 @@ class AsyncBackend(_Backend):
 
 
 Backend = InProcessBackend | AsyncBackend
-"""Takes tokenised prompts and returns vLLM's outputs; for a failed request, its key and the message."""
+"""Takes tokenised prompts. Returns vLLM's outputs, or the key and error message of failed requests."""
 
 
 async def _start(arguments: EngineArgs) -> AsyncLLM:
@@ -195,7 +195,7 @@ def _dead(error: BaseException) -> EngineError:
 
 @contextmanager
 def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
-    """Start vLLM, then restore this process's environment and torch's settings."""
+    """Start vLLM, then restore the environment and torch settings."""
     environment, set_num_threads = dict(os.environ), torch.set_num_threads
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1" if multiprocessing else "0"
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
@@ -203,11 +203,11 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
         with warnings.catch_warnings(action="ignore", category=FutureWarning), _hidden_main():
             _protect_llvmlite()
             yield
-    except Exception as error:  # its loaders raise many kinds
+    except Exception as error:  # vLLM's loaders raise many types
         check_pickled(base)
         raise ModelError(f"{base}: vLLM cannot load the model: {_root_words(error)}{_vision_hint(error)}") from error
     finally:
-        # vLLM preloads libraries into later child processes and blocks torch.set_num_threads
+        # vLLM preloads libraries into child processes and blocks torch.set_num_threads
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
         os.environ.update(environment)
@@ -216,7 +216,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
 
 @contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Spawned processes would run an unguarded main module again."""
+    """Keep spawned processes from running an unguarded main module again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -226,13 +226,13 @@ def _hidden_main() -> Iterator[None]:
 
 
 def _protect_llvmlite() -> None:
-    """On a CPU vLLM 0.32 reads every module's `__dict__`, which crashes for llvmlite."""
+    """On CPUs, vLLM 0.32 reads every module's `__dict__`, which crashes for llvmlite."""
     if llvmlite := sys.modules.get("llvmlite.binding.ffi"):
         llvmlite.lib._fntab.setdefault("__dict__", {})
 
 
 def _root_words(error: BaseException) -> str:
-    """The informative line of an error wrapped by vLLM or pydantic."""
+    """Unwrap an error message from vLLM or pydantic."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     wrapped = len(lines) > 1 and "validation error" in lines[0]
     words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
@@ -240,7 +240,7 @@ def _root_words(error: BaseException) -> str:
 
 
 def _vision_hint(error: BaseException) -> str:
-    """Only vLLM's log says that torchvision is missing."""
+    """Suggest torchvision. Only vLLM's log reports that it is missing."""
     if "failed to be inspected" not in str(error) or importlib.util.find_spec("torchvision") is not None:
         return ""
-    return "; if it is a vision model, install torchvision (the CPU build has none), or use --engine transformers"
+    return "; if it is a vision model, install torchvision (the CPU build lacks it), or use --engine transformers"

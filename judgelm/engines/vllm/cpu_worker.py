@@ -1,6 +1,6 @@
-"""vLLM's CPU worker, fixed for seeded requests with chunked prompts.
+"""vLLM's CPU worker with a fix for seeded requests with chunked prompts.
 
-vLLM 0.32 rewinds the generator of an unfinished prompt, which CPU generators cannot do.
+vLLM 0.32 rewinds the generators of unfinished prompts, which CPU generators do not support.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from vllm.v1.worker.cpu_worker import CPUWorker
 
 
 class SeededCPUWorker(CPUWorker):  # type: ignore[misc]  # vLLM leaves it untyped
-    """Removes the generators of unfinished prompts while sampling."""
+    """Hides the generators of unfinished prompts during sampling."""
 
     def sample_tokens(self, grammar_output: Any) -> Any:
         """Sample the tokens of the current step."""

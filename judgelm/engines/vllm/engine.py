@@ -1,6 +1,6 @@
 """The vLLM engine, on GPUs or CPUs.
 
-Prompts are tokenised and replies decoded as in the transformers engine, so that both give the same results.
+It tokenises and decodes like the transformers engine, so that both give the same results.
 """
 
 import time
@@ -41,9 +41,9 @@ class RequestState:
     """A request in flight.
 
     Attributes:
-        pending: the tree node of each of vLLM's unfinished requests.
+        pending: the tree node for each unfinished vLLM request.
         begun: token ids before a restart at an empty first line.
-        failure: error message, or empty.
+        failure: error message, if any.
     """
 
     request: Request
@@ -59,7 +59,7 @@ class RequestState:
 def tokens_prompt(
     state: RequestState, continuation: Sequence[int], *, truncator: Truncator, vision: Vision | None
 ) -> TokensPrompt:
-    """Build vLLM's prompt and the beginning of a reply. vLLM inserts the image tokens itself."""
+    """Build vLLM's prompt, with the start of a reply. vLLM inserts the image tokens."""
     tokenized = state.tokenized
     if vision is None or not tokenized.images:
         return TokensPrompt(prompt_token_ids=[*tokenized.ids, *continuation])
@@ -82,9 +82,9 @@ def _generation_config(base: str, options: EngineOptions) -> Any:
 
 
 def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
-    """Build the parameters for a reply."""
-    n = sampling.n if sampling.temperature > 0 else 1  # vLLM rejects several greedy replies, which are equal
-    # several replies cannot be restarted after an empty line; they are cut when decoded
+    """Build sampling parameters for a reply."""
+    n = sampling.n if sampling.temperature > 0 else 1  # vLLM rejects n > 1 for greedy replies, which are identical
+    # multiple replies cannot be restarted after an empty line, so they are cut when decoded
     stop = [mark for mark in sampling.stop if n == 1 or not mark.isspace()]
     return SamplingParams(
         n=n,
@@ -100,7 +100,7 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
 
 
 def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
-    """Build the parameters for a branch."""
+    """Build sampling parameters for a branch."""
     return SamplingParams(
         max_tokens=search.tree.depth_below[node],
         temperature=0.0,
@@ -111,7 +111,7 @@ def branch_sampling(search: CandidateSearch, node: int) -> SamplingParams:
 
 
 class VllmEngine:
-    """Runs a model with vLLM. Sampled replies repeat with the same seed."""
+    """Runs a model with vLLM. Sampling with the same seed is reproducible."""
 
     supports_grammar = True
     gives_rewards = False
@@ -126,7 +126,7 @@ class VllmEngine:
         has_vision = getattr(load_config(base, options), "vision_config", None) is not None
         self._vision = Vision.load(base, options) if has_vision else None
         self.supports_images = has_vision
-        self.max_in_flight = 2 * int(arguments.max_num_seqs or 1)  # enough to keep requests queued
+        self.max_in_flight = 2 * int(arguments.max_num_seqs or 1)  # large enough to keep requests queued
         window = int(arguments.max_model_len or 0)
         self.thinking = thinking_policy(options, window=window or None, resumes=True)
         self._truncator = Truncator(self._tokenizer, window, self._vision, self.thinking.mode)
@@ -147,7 +147,7 @@ class VllmEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "VllmEngine":
-        """Start vLLM, check its weights and load its adapters."""
+        """Start vLLM, check the weights, and load adapters."""
         engine = cls(options)
         base, adapter = engine._identity["path"], engine._identity.get("adapter")
         try:
@@ -164,7 +164,7 @@ class VllmEngine:
         return engine
 
     def submit(self, requests: Sequence[Request]) -> None:
-        """Tokenise requests and pass them to vLLM, ordered by their tokens."""
+        """Tokenise requests and send them to vLLM, sorted by token ids."""
         fresh: list[RequestState] = []
         for request in requests:
             check_head(request, rewards=self.gives_rewards)
@@ -179,14 +179,14 @@ class VllmEngine:
             try:
                 sampling = reply_sampling(state.request.sampling, state.search)
             except (ValueError, VLLMValidationError) as error:
-                self._finished.append(Completion.failed(state.request.key, f"vLLM rejects it: {first_line(error)}"))
+                self._finished.append(Completion.failed(state.request.key, f"vLLM rejected it: {first_line(error)}"))
                 continue
             self._in_flight[state.request.key] = state
             self._counts["requests"] += 1
             self._add(state, ROOT, sampling)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Run until a request is finished or the time is up."""
+        """Run until a request finishes or the time is up."""
         until = time.monotonic() + timeout_s
         while not self._finished and self._by_vllm_id and (left := until - time.monotonic()) > 0:
             for output in self._live_backend.collect(left):
@@ -195,7 +195,7 @@ class VllmEngine:
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """See `Engine`. Only for single replies."""
+        """See `Engine`. Single replies only."""
         states = {key: self._in_flight[key] for key in keys if key in self._in_flight}
         return {key: self._decode(state, state.output.outputs[0])[0] for key, state in states.items() if state.output}
 
@@ -235,11 +235,11 @@ class VllmEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Notes and counts."""
+        """Return notes and counters."""
         return {"notes": [*self._notes, *self._truncator.notes], **self._counts}
 
     def close(self) -> None:
-        """Drop all requests and end vLLM with its processes."""
+        """Drop all requests and stop vLLM and its processes."""
         backend, self._backend = self._backend, None
         self._in_flight.clear()
         self._by_vllm_id.clear()
@@ -313,7 +313,7 @@ class VllmEngine:
             state.search.add(node, list(reply.token_ids), logprobs)
 
     def _stopped_at_blank_line(self, state: RequestState) -> bool:
-        """A blank line does not end a reply."""
+        """Return True if a blank line, which does not end a reply, stopped it."""
         if state.output is None or len(state.output.outputs) != 1 or not state.request.sampling.blank_stops:
             return False
         reply = state.output.outputs[0]
@@ -348,7 +348,7 @@ class VllmEngine:
         return Completion(
             key=request.key,
             texts=tuple(text for text, _ in replies),
-            finish_reasons=tuple(reason or "stop" for _, reason in replies),  # None: the grammar is complete
+            finish_reasons=tuple(reason or "stop" for _, reason in replies),  # None means that the grammar is complete
             candidate_logprobs=state.search.logprobs() if state.search else None,
             completion_tokens=sum(len(state.begun) + len(output.token_ids) for output in outputs),
             **prompt,
@@ -370,7 +370,7 @@ class VllmRewardEngine(VllmEngine):
         base, adapter = split_adapter(options)
         if adapter is not None or options.adapters:
             way_out = "merge it (train/merge_lora.py), or use --engine transformers"
-            raise ConfigError(f"{adapter or options.adapters[0]}: vLLM has no reward adapters; {way_out}")
+            raise ConfigError(f"{adapter or options.adapters[0]}: vLLM does not support reward adapters; {way_out}")
         self._pad_id = load_config(base, options).get_text_config().pad_token_id
         super().__init__(replace(options, engine_args={"runner": "pooling", **options.engine_args}))
 

@@ -95,7 +95,7 @@ def test_dead_server_ends_the_run_and_keeps_its_judgments():
                 if len(judged) == 20:
                     server.kill()
 
-        with pytest.raises(EngineError, match=r"does not answer: .*, 3 tries in"):
+        with pytest.raises(EngineError, match=r"is not responding: .*, 3 tries in"):
             judge_all()
         assert 20 <= len(judged) == len(set(judged)) < 200
 
@@ -193,7 +193,8 @@ def test_requests_fail_or_the_run_stops_if_no_server_answers(count):
             for server in servers:
                 server.kill()
             if when_down == "stop":
-                with pytest.raises(EngineError, match="none of 2 servers answers" if count == 2 else "does not answer"):
+                words = "none of the 2 servers responded" if count == 2 else "is not responding"
+                with pytest.raises(EngineError, match=words):
                     ask_all(engine, "x", "y")
             else:
                 done = ask_all(engine, "x", "y")

@@ -136,7 +136,7 @@ def test_wrong_path_in_the_address(end):
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ({"base_url": f"http://h/v1?key={SECRET}"}, r"leave out everything from the first \?"),
+        ({"base_url": f"http://h/v1?key={SECRET}"}, r"remove everything from the first \?"),
         ({"api_key": SECRET}, "no argument 'api_key'"),
         ({"base_url": "http://h/v1", "api_key_env": SECRET}, "name of an environment variable"),
     ],
@@ -150,7 +150,7 @@ def test_errors_do_not_repeat_secrets(arguments, finding):
 @pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
 def test_invalid_key_is_rejected_without_showing_it(monkeypatch, key):
     monkeypatch.setenv("JUDGE_KEY", key)
-    with endpoint() as server, pytest.raises(ConfigError, match="the key in JUDGE_KEY is not one line") as raised:
+    with endpoint() as server, pytest.raises(ConfigError, match="the key in JUDGE_KEY is not a single line") as raised:
         load(server, api_key_env="JUDGE_KEY")
     assert SECRET not in str(raised.value)
 

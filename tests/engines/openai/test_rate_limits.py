@@ -113,7 +113,7 @@ def test_run_ends_if_both_servers_are_limited():
         limited.misbehave(lambda *_: limited_by("try again in 2h"))
         assert ask_all(engine, "x", "y", "z")["x"].texts == ("8 6",)
         other.misbehave(lambda *_: limited_by("try again in 3h"))
-        with pytest.raises(EngineError, match=r"none of 2 servers answers; .*pause of"):
+        with pytest.raises(EngineError, match=r"none of the 2 servers responded; .*pause of"):
             ask(engine)
 
 

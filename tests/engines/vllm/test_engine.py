@@ -218,7 +218,7 @@ def test_adapters_with_nan_or_another_vocabulary_are_rejected(vllm_engine, tiny_
     }
     for kind, finding in (
         ("nan", f"{name} contains NaN or infinity"),
-        ("resized", "embed_tokens has 408 tokens, the base "),
+        ("resized", "embed_tokens has 408 tokens, but the base has "),
     ):
         folder = shutil.copytree(tiny_adapters[0], tmp_path / kind)
         save_file(changes[kind], folder / "adapter_model.safetensors", metadata={"format": "pt"})
