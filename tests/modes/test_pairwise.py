@@ -131,7 +131,7 @@ def test_an_engine_without_probabilities_leaves_them_out_or_fails_the_rule():
     assert judged(reply("8 6")).probability is None
     failure = judged(reply("8 6"), order_rule="probability").failure
     assert (failure.code, failure.text) == ("engine", "")
-    assert "gives no probabilities" in failure.why
+    assert "returns no probabilities" in failure.why
 
 
 @pytest.mark.parametrize("unread", ["The first is better", "8 6 5", "11 2", "8/6"])

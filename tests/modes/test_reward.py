@@ -70,7 +70,7 @@ def test_an_engine_without_rewards_fails_the_judgment():
 
     judgment = judged("good", engine=Writer({"*": ""}))
     assert judgment.failure.code == "engine"
-    assert "the engine gives no reward" in judgment.failure.why
+    assert "the engine returned no reward" in judgment.failure.why
 
 
 def test_answers_that_are_the_same_after_the_cut_are_no_tie():
