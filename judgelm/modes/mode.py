@@ -42,13 +42,13 @@ class BatchMode:
         tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
         retry_unparseable: request the most probable label after an unparseable reply.
         reasons: `all` requests a reason.
-        reason_tokens: maximum length of a reason, in tokens.
+        reason_tokens: token limit for a reason.
         criterion: your own criterion, for word readings; None uses the template's question.
         calibration_temperature: divides the difference between two answers' strengths, for word readings.
         chat: use the tokenizer's chat template. Otherwise, use plain text, as base models need.
         temperature: 0 is greedy.
         seed: used above temperature 0; every sample gets a different seed.
-        max_tokens: maximum length of a reply with its reasoning, in tokens.
+        max_tokens: token limit for a reply with its reasoning.
     """
 
     __slots__ = ()

@@ -73,7 +73,7 @@ class Pairwise(ReadingMode):
         reasons: which judgments to explain: `none`, `all`, `close` (P(first better) near 0.5), or `flips` (the orders
             disagree).
         close_threshold: maximum distance of P(first better) from 0.5 for reasons `close`.
-        max_tokens: maximum length of the score line, in tokens.
+        max_tokens: token limit for the score line.
     """
 
     name: ClassVar[str] = "pair"

@@ -127,7 +127,7 @@ class Correctness(BatchMode):
         self_reference: `cot` shows no reference (Figures 8 and 9). `guided` shows the judge's own complete answer as
             the reference (Figures 10 and 11). The answer is the first of the sample's `solves`, or a new one.
         distribution: request P(correct) at the label.
-        solve_tokens: maximum length of the judge's own answer, in tokens.
+        solve_tokens: token limit for the judge's own answer.
     """
 
     name: ClassVar[str] = "correctness"
@@ -204,10 +204,10 @@ class SelectiveSelfReference(LabelPairMode):
         when: `selective`, or, for comparison, `always` (show the majority answer whatever the agreement) or `never`
             (show none).
         task: `choice` or `number`.
-        solves: number of the judge's answers, k. The sample's saved `solves` are used instead of new ones.
+        solves: number of the judge's answers, k. The sample's saved `solves` replace new ones.
         tau: minimum agreement to show the answer, in [0, 1].
-        solve_temperature: sampling temperature of the judge's answers; above 0 if there are several.
-        solve_tokens: maximum length of each of the judge's answers, in tokens.
+        solve_temperature: temperature of these answers; above 0 if there are several.
+        solve_tokens: token limit for each of these answers.
         distribution: request P(first better) at the verdict, averaged over both orders.
     """
 

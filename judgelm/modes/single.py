@@ -38,7 +38,7 @@ class Single(ReadingMode):
             `nothing` grades the answer alone; no released judge was trained on that prompt. `auto` uses the first
             option that the sample supports.
         distribution: request the probability of every score. `Shown.grades` then contains the expected grade.
-        max_tokens: maximum length of the score line, in tokens.
+        max_tokens: token limit for the score line.
     """
 
     name: ClassVar[str] = "single"
