@@ -188,7 +188,7 @@ def test_a_criterion_stands_in_the_question_to_the_judge():
         ({"temperature": 1.0}, "temperature"),
         ({"criterion": " "}, "criterion is empty"),
         ({"calibration_temperature": 0.0}, "calibration_temperature"),
-        ({"template": "judgelm-v1", "criterion": "x"}, "takes no criterion"),
+        ({"template": "judgelm-v1", "criterion": "x"}, "does not support criteria"),
         ({"template": "yes-no-criterion"}, "set one with --criterion"),
     ],
 )
