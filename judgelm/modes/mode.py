@@ -21,9 +21,8 @@ class Mode(Protocol):
 class BatchMode:
     """Parent of the modes that batch runs, the server, and `Judge` can use.
 
-    A mode is a frozen dataclass. When called with a sample, it yields lists of requests, is sent their completions in
-    the same order, and returns the judgment. Its fields are its options and are part of a run's fingerprint. After a
-    field is added or renamed, earlier runs cannot be resumed.
+    A mode is a frozen dataclass whose call with a sample is a `Flow`. Its fields are its options and are part of a
+    run's fingerprint. After a field is added or renamed, earlier runs cannot be resumed.
 
     Attributes:
         answers: minimum and maximum number of answers; None means no limit.
@@ -40,12 +39,12 @@ class BatchMode:
         both_orders: judge each pair again with the answers swapped.
         accept_one_order: if one of the two orders fails, use the other instead of failing.
         tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
-        retry_unparseable: request the most probable label after an unparseable reply.
+        retry_unparseable: after an unparseable reply, request the most probable label.
         reasons: `all` requests a reason.
         reason_tokens: token limit for a reason.
         criterion: your own criterion, for word readings; None uses the template's question.
         calibration_temperature: divides the difference between two answers' strengths, for word readings.
-        chat: use the tokenizer's chat template. Otherwise, use plain text, as base models need.
+        chat: use the tokenizer's chat template; plain text is for base models.
         temperature: 0 is greedy.
         seed: used above temperature 0; every sample gets a different seed.
         max_tokens: token limit for a reply with its reasoning.

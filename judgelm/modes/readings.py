@@ -223,7 +223,7 @@ def _shown(
     *,
     referenced: bool,
 ) -> Shown:
-    """Treat a letter as a score line with the best and the worst score."""
+    """Treat a letter as a score line with the best and worst score."""
     shown = Shown(
         order=order,
         text=completion.texts[0] if completion.texts else "",
@@ -269,7 +269,7 @@ def _shares(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
-    """Return the answers' scores; for letters, they are computed from the shares of preference."""
+    """Return the answers' scores; for letters, from the shares of preference."""
     if readout.strengths is None:
         return None
     if reading_of(mode).reads_alone:

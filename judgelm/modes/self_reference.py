@@ -99,7 +99,7 @@ class Solver:
 
 
 def stops(*, chat: bool) -> tuple[str, ...]:
-    """Return the stop strings; base models would otherwise begin another question."""
+    """Return stop strings, because base models begin another question."""
     return () if chat else _NEXT_QUESTION
 
 
@@ -193,7 +193,7 @@ _read_ssr = partial(read_verdict, labels=PLACES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveSelfReference(LabelPairMode):
-    """Judge a pair with the judge's majority answer as the reference, if enough of its answers agree.
+    """Judge a pair with the judge's majority answer as the reference, if enough answers agree.
 
     The judge answers the question `solves` times. If the share of the most common final answer is at least `tau`, it is
     shown as correct, without its reasoning. Among equally common answers, the first is used. If the two orders

@@ -153,7 +153,7 @@ def check_place(model: str) -> None:
     """Check that a model is a folder, GGUF file, or hub id. If the hub does not respond, use hub ids offline.
 
     Raises:
-        ModelError: the model is none of these.
+        ModelError: the model is something else.
     """
     path = Path(model)
     missing = is_gguf(model) and model.startswith((".", "/", "~")) and not path.is_file()
