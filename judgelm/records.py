@@ -358,7 +358,7 @@ class Shown:
         label: the word at the end of the reply. For a pair without scores, it is the position of the better answer (`1`
             or `2`) or `tie`.
         referenced: whether the prompt has a reference; None if not recorded.
-        read_anywhere: whether only the parser `anywhere` found the scores.
+        read_anywhere: whether only the parser `anywhere` found scores.
         repaired: failure that a constrained retry fixed; `text` and `scores` are from the retry.
         reason: the judge's continuation of its score line.
         reason_failure: the reason's failure if it is missing or incomplete; `too_long` if the answers were truncated
@@ -433,7 +433,7 @@ class Judgment:
         verdict: None exactly if `failure` is set.
         scores: in sample order on the judge's scale, averaged over the orders unless the order rule is `given`.
         consistent: whether all orders give the same winner or ranking; None with a single order, or if an order failed.
-        probability: P(first better) or P(correct), in [0, 1]; None if not requested or not available.
+        probability: P(first better) or P(correct), in [0, 1]; None if not requested or unavailable.
         sanitized: number of sanitized lookalikes of delimiters and special tokens.
         provenance: hash of the manifest's entry on model, template, engine, sampling, versions, and machine.
         decided_by: `small` or `large` in a cascade; `exact_match`, `blank_answer`, or `judge` for short answers.
@@ -503,7 +503,7 @@ class Judgment:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Return the answer with the higher score, or a tie, even with NaN."""
+    """Return the answer with the higher score, or a tie (also for NaN)."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

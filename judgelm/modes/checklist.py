@@ -119,7 +119,7 @@ class Checklist(BatchMode):
     scale: ClassVar[tuple[float, float]] = (0, 1)
     shown_fields: ClassVar[tuple[str, ...]] = (CRITERIA_FIELD,)
     protocol: ClassVar[str] = (
-        "Each answer was judged by itself by a checklist; the better one has the higher weighted share"
+        "Each answer was judged alone by a checklist; the answer with the higher weighted share is better"
     )
 
     criteria: tuple[str | Criterion, ...] = ()

@@ -160,7 +160,7 @@ def _of_parts(views: Sequence[DialogueView], parts: Sequence[Judgment | Readout]
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
-    """Merge the turns of each order into one `Shown` for the whole dialogue. This works for all judgments of pairs.
+    """Merge the turns of each order into one `Shown`; this works for all judgments of pairs.
 
     Scores and probabilities are means over the turns. The failure is the first one, and the unassigned probability is
     the maximum. Follow-up questions are omitted.

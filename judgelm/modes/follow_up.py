@@ -25,7 +25,7 @@ class Exchange:
     Attributes:
         failure: the reason why there is no reply; `truncated` if it is incomplete.
         truncations: judged answers that were cut to make room for the question.
-        sanitized: number of sanitized turn markers in the conversation so far.
+        sanitized: number of sanitized turn markers so far.
     """
 
     question: str
@@ -209,7 +209,7 @@ def _with_replies(judgment: Judgment, talk: FollowUp, questions: int) -> Judgmen
     ]
     for index in range(len(shown) + 1, questions + 1):
         last = talk.history[-1].failure
-        assert last is not None, "the talk only stops early if a reply failed"
+        assert last is not None, "the conversation only stops early if a reply failed"
         failure = Unparsed(last.code, "", f"not asked, because follow-up {len(talk.history)} has no reply")
         shown.append(Shown(order=talk.shown.order, part=f"{FOLLOW_UP} {index}", text="", failure=failure))
     return replace(

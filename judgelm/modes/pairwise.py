@@ -66,7 +66,8 @@ class Pairwise(ReadingMode):
         order_rule: how the verdicts of two orders are combined. `mean` compares the mean scores. `given` uses only the
             given order (JudgeLM's protocol). `tie` counts a conflict as a tie (PandaLM's protocol). `probability`
             compares the mean P(first better) with 0.5, even if replies are unparseable.
-        tie_threshold: tie threshold for order rule `probability` and word readings.
+        tie_threshold: distance of P(first better) from 0.5 up to which a pair is a tie, for order rule `probability`
+            and word readings.
         distribution: request the probability of every score line. Order rule `probability` and reasons `close` imply
             it.
         retry_unparseable: repeat failed requests once, constrained to the score-line grammar.
@@ -111,7 +112,7 @@ class Pairwise(ReadingMode):
         if self.order_rule == "probability" or self.reasons == "close":
             object.__setattr__(self, "distribution", True)
         if self.distribution or self.retry_unparseable:
-            score_lines(self.scale, self.step)  # raises where the scale has too many
+            score_lines(self.scale, self.step)  # raises an error if the scale has too many scores
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -121,18 +122,18 @@ class Pairwise(ReadingMode):
         return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
 
     def read(self, sample: Sample) -> Flow:
-        """Judge by the probabilities of a single word."""
+        """Judge by word probabilities."""
         readout = yield from read_words(self, sample, pair_orders(True))
         judgment = conclude_pair(self, sample, readout)
         return (yield from explain_word(self, judgment, readout.prompts, self.close_threshold))
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
-        """Orders in which the answers are shown."""
+        """Orders of the answers."""
         return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """Return the prompt for an order; `part` is only used by modes with several parts."""
+        """Return the prompt for an order; only modes with several parts use `part`."""
         return self.reading_prompt(sample, order)
 
     def reading_prompt(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
@@ -215,7 +216,7 @@ def _repaired(first: Shown, retry: Shown) -> Shown:
     assert first.failure is not None, "only failures are repaired"
     if retry.failure is None:
         return replace(first, text=retry.text, scores=retry.scores, failure=None, repaired=first.failure)
-    again = f"a constrained retry failed as well: {retry.failure.code}, {retry.failure.why or retry.failure.text}"
+    again = f"the constrained retry also failed: {retry.failure.code}, {retry.failure.why or retry.failure.text}"
     why = "; ".join(part for part in (first.failure.why, again) if part)
     return replace(first, failure=Unparsed(first.failure.code, first.failure.text, why))
 

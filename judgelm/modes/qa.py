@@ -112,7 +112,7 @@ class QaCorrectness(BatchMode):
             context).
         judge_all: ask the judge even about exact matches.
         exact: exact-match rules; the original code uses HotpotQA's for all data sets.
-        validated: match any validated answer instead of only the first, as in the original code.
+        validated: match any validated answer; the original code matches only the first.
         labels: how a reply becomes a label.
         distribution: request P(correct) at the label. This requires labels `strict`.
     """

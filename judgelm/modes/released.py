@@ -29,7 +29,7 @@ PairLabel = Literal["1", "2", "tie"]
 _MAX_MARKED = 64
 """Maximum number of characters between marks; longer text is not a verdict."""
 _AROUND = " \t*_`\"'.:[]()：。"
-"""Characters around a verdict that have no meaning."""
+"""Meaningless characters around a verdict."""
 
 
 class _Marked(NamedTuple):
@@ -80,7 +80,7 @@ class MarkedReply:
                 raise ConfigError(f"pattern {pattern!r}: {error}") from error
 
     def __call__(self, text: str) -> PairLabel | Scores | Unparsed:
-        """Parse a reply from which thinking was removed."""
+        """Parse a reply without thinking."""
         plain = text.replace("：", ":")
         marked = self._matched(plain) if self.patterns else list(self._marked(plain))
         if not marked:

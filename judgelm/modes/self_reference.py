@@ -48,7 +48,7 @@ class Solver:
             raise ConfigError(f"{self.count} solves at temperature 0 are identical; set a temperature above 0")
 
     def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
-        """Return the sample's saved answers, or new ones in the order in which they were sampled."""
+        """Return the sample's saved answers, or new ones in sampling order."""
         if (saved := self.saved(sample)) is not None:
             return saved
         [completion] = yield [self.request(sample)]
@@ -71,7 +71,7 @@ class Solver:
         return Request(key="solve", prompt=prompt, sampling=replace(sampling, n=self.count))
 
     def saved(self, sample: Sample) -> tuple[SelfAnswer, ...] | None:
-        """Return the first `count` answers that an earlier run saved in the sample; None if there are none.
+        """Return the first `count` answers saved by an earlier run, if any.
 
         Raises:
             InputError: their format is wrong, or there are fewer than `count`.
@@ -99,7 +99,7 @@ class Solver:
 
 
 def stops(*, chat: bool) -> tuple[str, ...]:
-    """Return stop strings, because base models begin another question."""
+    """Return stop strings; without them, base models begin another question."""
     return () if chat else _NEXT_QUESTION
 
 
@@ -269,7 +269,7 @@ class SelectiveSelfReference(LabelPairMode):
         self._solver().request(sample)
 
     def reference_of(self, solved: Sequence[SelfAnswer]) -> str | None:
-        """The majority answer, if it is shown."""
+        """The majority answer, if shown."""
         if self.when == "never" or not solved:
             return None
         common = majority([solve.answer for solve in solved])

@@ -107,7 +107,7 @@ class Voted(BatchMode):
         return self._conclude(drawn)
 
     def _next_round(self, drawn: Sequence[Judgment]) -> int:
-        """Return the minimum number of further votes that could decide; 0 if no further vote can change the verdict."""
+        """Return the minimum number of further votes that could decide; 0 if none can change the verdict."""
         rest, quorum = self.votes - len(drawn), self.votes // 2 + 1
         verdicts = [judgment.verdict for judgment in drawn if judgment.verdict is not None]
         if self.vote_rule == "mean" or any(isinstance(verdict, GradeVerdict | RankingVerdict) for verdict in verdicts):

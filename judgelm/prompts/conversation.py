@@ -204,7 +204,7 @@ def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
         yield DialogueTurn(question=sample.question, answers=sample.answers)
         return
     if not isinstance(given, list) or not given:
-        raise _wrong(sample, "", "expected a list of one turn or more; leave it out for a single turn")
+        raise _wrong(sample, "", "expected a list of one or more turns; leave it out for a single turn")
     for index, turn in enumerate(given):
         if not isinstance(turn, dict):
             raise _wrong(sample, f"[{index}]", 'expected {"question": ..., "answers": [...]}')

@@ -26,11 +26,11 @@ FOLDED_SYSTEM = "the model's chat template does not support system messages; the
 """Note for engines whose prompts were changed in this way."""
 
 _CHARACTERS_PER_TOKEN = 64
-"""Above any tokenizer's average over a window; bounds the work on huge answers."""
+"""Above any tokenizer's average; bounds the work on huge answers."""
 
 
 class Tokenizer(Protocol):
-    """The interface used of a transformers fast tokenizer."""
+    """The interface of transformers fast tokenizers that judgelm uses."""
 
     all_special_tokens: list[str]
     eos_token_id: int
@@ -69,7 +69,7 @@ class ImageTexts(Protocol):
 
     @property
     def placeholder(self) -> str:
-        """The text that the chat template writes for an image."""
+        """The chat template's text for an image."""
 
     def text_of(self, image: str) -> str:
         """Return the text for an image: one token per feature, with the markers around them."""
@@ -102,7 +102,7 @@ class Truncator:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for the user about prompts changed to suit the chat template."""
+        """Notes for the user about prompts adapted to the chat template."""
         return [FOLDED_SYSTEM] if self._folds_system else []
 
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
@@ -174,7 +174,7 @@ class Truncator:
         return self._sanitizer(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
-        """Return token ids for a text that the model continues, with the tokenizer's start tokens but no end tokens."""
+        """Return token ids for a text to continue, with start tokens but no end tokens."""
         # verbose=False: do not warn about texts longer than the window
         ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
@@ -216,7 +216,9 @@ class Truncator:
             room -= len(ids) - limit
         needed = len(self._encode(bare, prompt)[1])
         return Unparsed(
-            "too_long", "", f"without the answers, the prompt has {needed} tokens, which leaves no room in {limit}"
+            "too_long",
+            "",
+            f"without answers, the prompt has {needed} of at most {limit} tokens, which leaves too little room",
         )
 
     def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
@@ -254,7 +256,7 @@ class Truncator:
 
     @cached_property
     def _takes_parts(self) -> bool:
-        """True if the chat template supports lists of texts and images; other templates print them as Python values."""
+        """True if the chat template supports lists of texts and images; others print Python values."""
         probe = "zq0qz"
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text
