@@ -108,8 +108,8 @@ class QaCorrectness(BatchMode):
     Attributes:
         shots: number of examples in the prompt: 0, 2, or 6.
         with_context: show the question's context.
-        wording: the paper's words (`paper`), ours, or the layout in the authors' code (`released`: six shots with
-            context).
+        wording: the paper's words (`paper`), ours (`reworded`), or the layout in the authors' code (`released`: six
+            shots with context).
         judge_all: ask the judge even about exact matches.
         exact: exact-match rules; the original code uses HotpotQA's for all data sets.
         validated: match any validated answer; the original code matches only the first.
