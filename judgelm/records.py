@@ -1,4 +1,4 @@
-"""Records shared by all packages. They are frozen and slotted, and have no behaviour.
+"""Records shared by all packages.
 
 A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and returns a `Judgment`. A `Label` is the
 verdict of a person or teacher.
@@ -48,7 +48,7 @@ class Label:
 
 MAX_TEMPERATURE = 100.0
 MIN_TEMPERATURE = 0.01
-"""Lower temperatures make the logits overflow. If they are above 0, they are raised to this value, as in vLLM."""
+"""Lower temperatures above 0 would make the logits overflow. They are raised to this value, as in vLLM."""
 
 MAX_REPLIES = 10_000
 MAX_SEED = 2**62
@@ -58,10 +58,10 @@ MAX_TOKENS = 2**20
 """Maximum reply length that a user can set."""
 
 _MAX_LENGTH = 2**31 - 1
-"""Maximum length of a reply with its thinking, because engines count in 32 bits."""
+"""Maximum length of a reply with thinking; engines count in 32 bits."""
 
 FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
-"""The reason why a reply ended. `thinking` means that it ended within its thinking, so there is no reply."""
+"""The reason why a reply ended. With `thinking`, it ended within its thinking."""
 
 ThinkingMode = Literal["on", "off", "absent"]
 """Whether thinking before the reply is requested, suppressed, or left to the chat template (`absent`)."""
@@ -158,11 +158,11 @@ class Sampling:
 
     @property
     def blank_stops(self) -> tuple[str, ...]:
-        """Stop strings that would end a reply at an empty first line if the backend applied them."""
+        """Stop strings that would end a reply at an empty first line if backends applied them."""
         return tuple(stop for stop in self.stop if stop.isspace())
 
     def cut_at_stop(self, text: str) -> str | None:
-        """Return the text up to its first stop string, or None if it has none."""
+        """Return the text up to its first stop string; None without a stop string."""
         begin = len(text) - len(text.lstrip())
         starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
@@ -181,7 +181,7 @@ class Request:
         key: identifies the request within its flow. The runner makes it unique within the engine.
         candidates: replies whose probabilities are requested; see `Completion.candidate_logprobs`.
         adapter: folder or hub ID of the LoRA adapter to use; None means the engine's adapter, if any.
-        reward: whether to request a reward for the prompt, a finished chat, instead of a reply.
+        reward: request a reward for the prompt, a finished chat, instead of a reply.
     """
 
     key: str
@@ -237,24 +237,23 @@ class Completion:
 
     @classmethod
     def failed(cls, key: str, error: str, reason: FinishReason = "error", **fields: Any) -> "Completion":
-        """Return the completion of a request that failed as a whole."""
+        """Return the completion of a failed request."""
         return cls(key=key, texts=(), finish_reasons=(reason,), error=error, **fields)
 
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
-"""The reason why a score is missing. The cause is the engine (`engine`), a panel (`undecided`), or else the judge or
-the input.
+"""The reason why a score is missing: the engine (`engine`), a panel (`undecided`), or else the judge or the input.
 """
 
 
 def failure_name(code: str) -> str:
-    """Return the name of a failure code or another outcome, in words."""
+    """Return a failure code or another outcome in words."""
     return "unparseable" if code == "off_grammar" else code.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores in the order in which the answers were shown, on the judge's scale."""
+    """Scores in the order shown, on the judge's scale."""
 
     values: tuple[float, ...]
 
@@ -334,11 +333,11 @@ Verdict = PairVerdict | RankingVerdict | GradeVerdict | LabelVerdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfAnswer:
-    """The judge's own answer to the question that it judges.
+    """The judge's own answer to a question.
 
     Attributes:
         text: complete reply, with its reasoning.
-        answer: final answer, normalised for comparison, if any.
+        answer: final answer, normalised for comparison.
     """
 
     text: str
@@ -353,13 +352,13 @@ class Shown:
     Attributes:
         order: `order[i]` is the sample's index of the answer shown at position i.
         text: the reply without thinking.
-        part: what this prompt is about in modes with several prompts, such as a rubric's dimension or a turn.
+        part: topic in modes with several prompts, such as a rubric dimension or a turn.
         scores: in the order shown.
-        anchor: score of the answer with which the sample's answer was compared.
+        anchor: score of the answer used for comparison.
         label: the word at the end of the reply. For a pair without scores, it is the position of the better answer (`1`
             or `2`) or `tie`.
-        referenced: whether the prompt has a reference; None if the mode does not record this.
-        read_anywhere: whether only the parser `anywhere` found the scores.
+        referenced: whether the prompt has a reference; None if not recorded.
+        read_anywhere: whether only the parser `anywhere` found scores.
         repaired: failure that a constrained retry fixed; `text` and `scores` are from the retry.
         reason: the judge's continuation of its score line.
         reason_failure: the reason's failure if it is missing or incomplete; `too_long` if the answers were truncated
@@ -389,7 +388,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryMatch:
-    """How a trajectory's tool calls match those of its reference, without a model.
+    """Comparison of a trajectory's tool calls with its reference.
 
     Attributes:
         strict: whether the messages have the same speakers and calls.
@@ -417,7 +416,7 @@ class TextHashes:
         question: hash of the question or, for a dialogue, of all questions.
         answers: hash of each answer or, for a dialogue, of each assistant's answers, in sample order.
         images: hash of the images' bytes; None if there are none or one cannot be read.
-        context: hash of the reference and everything else that is shown.
+        context: hash of the reference and everything else shown.
     """
 
     question: str
@@ -434,7 +433,7 @@ class Judgment:
         verdict: None exactly if `failure` is set.
         scores: in sample order on the judge's scale, averaged over the orders unless the order rule is `given`.
         consistent: whether all orders give the same winner or ranking; None with a single order, or if an order failed.
-        probability: P(first better) or P(correct), in [0, 1]; None if not requested or not available.
+        probability: P(first better) or P(correct), in [0, 1]; None if not requested or unavailable.
         sanitized: number of sanitized lookalikes of delimiters and special tokens.
         provenance: hash of the manifest's entry on model, template, engine, sampling, versions, and machine.
         decided_by: `small` or `large` in a cascade; `exact_match`, `blank_answer`, or `judge` for short answers.
@@ -444,7 +443,7 @@ class Judgment:
             `7.5`, `2>1=3`) or None.
         spread: standard deviation over sampled replies of the grade, or of P(first better) or P(correct), for which
             verdicts without a probability count as 1, 0.5, or 0. None with fewer than two replies.
-        hashes: hashes of the judged texts; None if unknown, as for judgments from other programs.
+        hashes: hashes of the judged texts; None for judgments from other programs.
     """
 
     sample_id: str
@@ -469,7 +468,7 @@ class Judgment:
 
     @property
     def winner(self) -> Winner | None:
-        """The better answer of a pair; None if the judgment failed or is not about a pair."""
+        """The better answer of a pair, if the judgment has one."""
         return self.verdict.winner if isinstance(self.verdict, PairVerdict) else None
 
     @property
@@ -504,7 +503,7 @@ class Judgment:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Return the answer with the higher score, or a tie if neither is higher, as with NaN."""
+    """Return the answer with the higher score, or a tie (also for NaN)."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

@@ -1,4 +1,4 @@
-"""Modes by name. A mode is imported only when it is used, so that commands print their help quickly."""
+"""Modes by name. Each mode is imported on first use, which keeps command help fast."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -29,10 +29,10 @@ MODES: dict[str, str] = {
     "trajectory": "judgelm.modes.trajectory:Trajectory",
     "reward": "judgelm.modes.reward:Reward",
 }
-"""Name -> module and class of the mode."""
+"""Mode name -> module and class."""
 
 CARD_FIELDS = ("template", "scale", "step", "prompt", "calibration_temperature")
-"""Fields of modes that come from the judge's card and are not options."""
+"""Mode fields that come from the judge's card and are not options."""
 
 __all__ = ["CARD_FIELDS", "MODES", "BatchMode", "Pairwise", "Reasoned", "build_mode", "make_mode"]
 
@@ -40,7 +40,7 @@ __all__ = ["CARD_FIELDS", "MODES", "BatchMode", "Pairwise", "Reasoned", "build_m
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import a public class when it is first used."""
+        """Import a public class on first use."""
         modules = {"BatchMode": "mode", "Pairwise": "pairwise", "Reasoned": "pairwise"}
         if name not in modules:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -56,24 +56,24 @@ def mode_type(name: str) -> "type[BatchMode]":
 
 
 def shown_fields() -> frozenset[str]:
-    """Metadata fields that any mode shows."""
+    """Return the metadata fields shown by any mode."""
     from judgelm.modes.released import ReleasedMode
 
     return frozenset().union(ReleasedMode.shown_fields, *(mode_type(name).shown_fields for name in MODES))
 
 
 def protocol_of(name: str) -> str:
-    """How a mode reaches a pair's verdict; empty if unknown."""
+    """Return how a mode reaches a verdict on a pair; empty if unknown."""
     return mode_type(name).protocol if name in MODES else ""
 
 
 def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> "BatchMode":
-    """Return a mode with its options checked.
+    """Build a mode and check its options.
 
     Args:
         name: key of `MODES`.
-        options: fields of the mode, also `votes` and `vote_rule`.
-        own: values of `CARD_FIELDS`; those that the mode lacks are ignored.
+        options: fields of the mode, `votes`, and `vote_rule`.
+        own: values of `CARD_FIELDS`; fields that the mode lacks are ignored.
 
     Raises:
         ConfigError: unknown mode or option, or an invalid value.
@@ -82,7 +82,7 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
 
 
 def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> "BatchMode":
-    """Like `make_mode`, for a class; with `votes` above 1 the judge is sampled that many times."""
+    """Like `make_mode`, but for a class. If `votes` is above 1, the judge is sampled that many times."""
     from judgelm.modes.mode import check_finite
     from judgelm.modes.votes import TEMPERATURE, Voted
 
@@ -92,12 +92,12 @@ def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], o
         if not kind.can_vote(own):
             names = ", ".join(known for known in MODES if mode_type(known).reasons_first)
             raise ConfigError(
-                f"votes: in mode {name} the judge begins with its verdict, whose probabilities one pass gives; ask for "
-                f"distribution instead. Judges that reason first vote: released ones, and modes {names}"
+                f"votes: mode {name} gets the verdict's probabilities in one pass; use distribution instead. Voting "
+                f"needs a judge that reasons first: a released judge, or one of the modes {names}"
             )
         return Voted(mode=build_mode(kind, name, {"temperature": TEMPERATURE, **options}, own), **voting)
     if "vote_rule" in voting:
-        raise ConfigError("vote_rule needs votes; give their number, such as --votes 5")
+        raise ConfigError("vote_rule needs votes; set a number, such as --votes 5")
     has = {field.name for field in fields(cast(Any, kind))}
     known = sorted(has - set(CARD_FIELDS))
     if unknown := sorted(options.keys() - set(known)):

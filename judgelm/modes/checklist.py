@@ -1,10 +1,10 @@
-"""Answers judged by a checklist: each criterion is a yes-no question, and the score is the weighted share met.
+"""Judging by a checklist: each criterion is a yes-no question.
 
-The score is the weight of the criteria met divided by the sum of the positive weights, so with negative weights it can
-be below 0.
+The score is the total weight of the criteria met, divided by the sum of the positive weights. Negative weights can make
+it negative.
 
-Source: HealthBench (Arora et al. 2025; `calculate_score` in openai/simple-evals is the rule with `hard`); Rubrics as
-Rewards (Gunjal et al. 2025); WildBench (Lin et al. 2024) and TICK (Cook et al. 2024).
+Source: HealthBench (Arora et al. 2025; `hard` is `calculate_score` in openai/simple-evals), Rubrics as Rewards (Gunjal
+et al. 2025), WildBench (Lin et al. 2024), and TICK (Cook et al. 2024).
 """
 
 import math
@@ -27,7 +27,7 @@ from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample, S
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
 CRITERIA_FIELD = "criteria"
-"""Field of a row, and of a sample's `metadata`, with its own criteria."""
+"""Field with a row's own criteria, also in a sample's `metadata`."""
 
 _FORM = '["...", {"text": "...", "weight": 2}]'
 
@@ -37,7 +37,7 @@ class Criterion:
     """One point of a checklist.
 
     Attributes:
-        text: what an answer does, as a yes-no question can ask it.
+        text: what an answer should do, as a yes-no question can ask.
         weight: finite and not 0.
     """
 
@@ -48,19 +48,19 @@ class Criterion:
 
     def __post_init__(self) -> None:
         if not self.text.strip():
-            raise ConfigError("a criterion is empty; state it in words, or leave it out")
+            raise ConfigError("a criterion is empty; describe it in words, or leave it out")
         if not math.isfinite(self.weight) or self.weight == 0:
-            raise ConfigError(f"criterion {self.text!r:.60}: weight {self.weight:g}; it must be finite and not 0")
+            raise ConfigError(f"criterion {self.text!r:.60}: weight is {self.weight:g}; it must be finite and not 0")
 
     def __repr__(self) -> str:
         return self.text if self.weight == 1 else f"[{self.weight:g}] {self.text}"
 
 
 def parse_criteria(value: object) -> tuple[Criterion, ...]:
-    """Return the criteria in a list of texts and of objects with `text` and `weight`, or in its JSON or YAML.
+    """Parse a list of strings and objects with `text` and `weight`, or its JSON or YAML text.
 
     Raises:
-        ConfigError: another form, a criterion that occurs twice, or no positive weight.
+        ConfigError: the format is wrong, a criterion is duplicated, or no weight is positive.
     """
     items = parse_yaml(value) if isinstance(value, str) else value
     if not isinstance(items, Sequence) or isinstance(items, str) or not items:
@@ -68,7 +68,7 @@ def parse_criteria(value: object) -> tuple[Criterion, ...]:
     criteria = tuple(map(_criterion, items))
     texts = [criterion.text for criterion in criteria]
     if twice := next((text for text in texts if texts.count(text) > 1), None):
-        raise ConfigError(f"criterion {twice!r:.60} occurs twice; keep one of them")
+        raise ConfigError(f"criterion {twice!r:.60} occurs twice; remove one")
     if all(criterion.weight < 0 for criterion in criteria):
         raise ConfigError("no criterion has a weight above 0; add one")
     return criteria
@@ -81,20 +81,20 @@ def _criterion(item: object) -> Criterion:
     if not isinstance(fields, Mapping) or not {"text"} <= fields.keys() <= {"text", "weight"}:
         raise ConfigError(f"expected a criterion, got {item!r:.60}; write {_FORM}")
     text, weight = fields["text"], fields.get("weight")
-    weight = 1 if weight is None else weight  # tables of structs write null for a missing weight
+    weight = 1 if weight is None else weight  # struct columns contain null for a missing weight
     if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ConfigError(f"expected text and a number as its weight, got {item!r:.60}; write {_FORM}")
+        raise ConfigError(f"expected a string and a number as its weight, got {item!r:.60}; write {_FORM}")
     return Criterion(text=text, weight=float(weight))
 
 
 def read_criteria(path: Path) -> tuple[Criterion, ...]:
-    """Read a file of criteria: a list in YAML or JSON, or one per line in other files."""
+    """Read criteria from a YAML or JSON list, or from other files with one criterion per line."""
     try:
         text = read_text(path, MAX_YAML_BYTES)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return parse_criteria(parse_yaml(text) if path.suffix.lower() in (".yaml", ".yml", ".json") else lines)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error}); check the file") from error
+        raise ConfigError(f"{path}: cannot read as UTF-8 text ({error}); check the file") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -103,14 +103,14 @@ def read_criteria(path: Path) -> tuple[Criterion, ...]:
 class Checklist(BatchMode):
     """Judge answers by yes-no criteria.
 
-    `shown` has one entry per answer and criterion: `part` is the criterion, `scores` its P(yes). The judgment's
-    `scores` are the answers' weighted shares. One answer is graded, two are a pair, more are ranked. An unparseable
-    reply fails the judgment; it never counts as no.
+    `shown` has one entry per answer and criterion: `part` is the criterion, and `scores` its P(yes). The judgment's
+    `scores` are the weighted shares of criteria met. One answer is graded, two are compared as a pair, and more are
+    ranked. An unparseable reply fails the judgment; it never counts as no.
 
     Attributes:
-        criteria: for all samples; a row's field `criteria` overrides them.
+        criteria: criteria for all samples; a row's field `criteria` overrides them.
         hard: count a criterion as met if P(yes) is at least 0.5, instead of counting P(yes).
-        tie_margin: maximum difference of two answers' shares that is a tie.
+        tie_margin: maximum difference between two answers' shares that counts as a tie.
     """
 
     name: ClassVar[str] = "checklist"
@@ -119,7 +119,7 @@ class Checklist(BatchMode):
     scale: ClassVar[tuple[float, float]] = (0, 1)
     shown_fields: ClassVar[tuple[str, ...]] = (CRITERIA_FIELD,)
     protocol: ClassVar[str] = (
-        "Each answer was judged by itself by a checklist; the better one has the higher weighted share"
+        "Each answer was judged alone by a checklist; the answer with the higher weighted share is better"
     )
 
     criteria: tuple[str | Criterion, ...] = ()
@@ -139,10 +139,12 @@ class Checklist(BatchMode):
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
-        """Return the sample's own criteria, otherwise the mode's."""
+        """Return the sample's own criteria, or the mode's if it has none."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
-            raise InputError(f"sample {sample.id}: no criteria; give each row `criteria`, or use --criteria FILE")
+            raise InputError(
+                f"sample {sample.id}: no criteria; give each row a field `criteria`, or use --criteria FILE"
+            )
         try:
             return parse_criteria(self.criteria if own is None else own)
         except ConfigError as error:

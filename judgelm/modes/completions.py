@@ -1,4 +1,4 @@
-"""Parsing of completions, and judgments of single answers."""
+"""Parsing of completions, and judgments about single answers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 def failure_of(completion: Completion) -> Unparsed | None:
-    """Return why a request has no reply; None if it has one."""
+    """Return the reason why a request has no reply, or None if it has one."""
     match completion.finish_reasons[0]:
         case "error":
             return Unparsed("engine", completion.error)
@@ -40,14 +40,14 @@ def failure_of(completion: Completion) -> Unparsed | None:
 
 
 def cut_off(completion: Completion, max_tokens: int, text: str = "") -> Unparsed | None:
-    """None if the reply ended before its token limit."""
+    """Return a failure if the reply reached its token limit."""
     if completion.finish_reasons[0] != "length":
         return None
     return Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
 
 
 def thinking_of(completion: Completion, reply: int = 0) -> str | None:
-    """Return the thinking before a reply; None without any."""
+    """Return the thinking before a reply, if any."""
     return (completion.thinking[reply] or None) if reply < len(completion.thinking) else None
 
 
@@ -60,9 +60,9 @@ def read_reply(
     referenced: bool | None = None,
     needs_end: bool = True,
 ) -> Shown:
-    """Parse the one reply of a completion as scores or a label.
+    """Parse a completion's only reply as scores or a label.
 
-    `needs_end`: a reply that was cut off is a failure even if it begins with a verdict.
+    With `needs_end`, a reply that was cut off is a failure even if it begins with a verdict.
     """
     text = completion.texts[0] if completion.texts else ""
     failure = failure_of(completion) or (cut_off(completion, max_tokens, text) if needs_end else None)
@@ -80,47 +80,47 @@ def read_reply(
 
 
 def grades_of(scores: Sequence[float], completion: Completion) -> GradeDistribution | None:
-    """None without candidates or probabilities."""
+    """Return the distribution of grades, or None without candidates or probabilities."""
     if not scores or completion.candidate_logprobs is None:
         return None
     return grade_distribution(scores, completion.candidate_logprobs, completion.approximation)
 
 
 def first_failure(shown: Sequence[Shown]) -> Unparsed | None:
-    """None if none failed."""
+    """Return the first failure, if any."""
     return next((reply.failure for reply in shown if reply.failure is not None), None)
 
 
 def judged(mode: BatchMode, sample: Sample, shown: Sequence[Shown], verdict: Verdict | None, **others: Any) -> Judgment:
-    """Return the judgment of a sample; `others` are further fields of `Judgment`."""
+    """Return the judgment of a sample; `others` are more fields of `Judgment`."""
     return Judgment(sample_id=sample.id, mode=mode.name, verdict=verdict, shown=tuple(shown), **others)
 
 
 def graded(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
-    """Judge one answer by its score."""
+    """Judge an answer by its score."""
     verdict = None if shown.scores is None else GradeVerdict(score=shown.scores[0])
     return judged(mode, sample, (shown,), verdict, scores=shown.scores, failure=shown.failure)
 
 
 def labelled(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
-    """Judge one answer by its label."""
+    """Judge an answer by its label."""
     if shown.label is None:
         return judged(mode, sample, (shown,), None, failure=shown.failure)
     return judged(mode, sample, (shown,), LabelVerdict(label=shown.label))
 
 
 def agree(winners: Sequence[Winner]) -> bool | None:
-    """Whether two orders name the same winner; None without both."""
+    """Return whether two orders have the same winner, or None if one is missing."""
     return winners[0] == winners[1] if len(winners) == 2 else None
 
 
 def in_sample_order(shown: Shown) -> tuple[float, float] | None:
-    """None without scores."""
+    """Return the scores in sample order, if any."""
     return None if shown.scores is None else pair_in_sample_order(shown.order, shown.scores)
 
 
 def pair_in_sample_order(order: tuple[int, ...], values: tuple[float, ...]) -> tuple[float, float]:
-    """Return two values, given in the order shown, in sample order."""
+    """Reorder two values from the order shown to sample order."""
     first, second = values
     return (first, second) if order == (0, 1) else (second, first)
 
@@ -139,7 +139,7 @@ def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
             for request, completion in zip(requests, completions, strict=True):
                 prompt_tokens += completion.prompt_tokens
                 completion_tokens += completion.completion_tokens
-                # reasons, retries and label probabilities continue a prompt that was already counted
+                # reasons, retries, and label probabilities continue a prompt that was already counted
                 if not any(request.prompt.spans is spans for spans in counted_spans):
                     counted_spans.append(request.prompt.spans)
                     sanitized += request.prompt.sanitized + completion.sanitized

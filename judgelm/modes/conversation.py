@@ -1,4 +1,4 @@
-"""Dialogues of several turns, judged as a pair or graded; `judgelm.prompts.conversation` describes their form.
+"""Multi-turn dialogues, graded or judged as a pair; `judgelm.prompts.conversation` describes their format.
 
 Source: MT-bench (Zheng et al. 2023), section 3.
 """
@@ -36,23 +36,23 @@ from judgelm.records import Judgment, PairDistribution, Prompt, Request, Sample,
 Turns = Literal["each", "last", "whole"]
 
 FOLLOW_UP = "follow-up"
-"""Beginning of `Shown.part` of a question about a judgment (`judgelm.modes.follow_up`)."""
+"""Prefix of `Shown.part` for a question about a judgment (`judgelm.modes.follow_up`)."""
 VOTE = "vote"
-"""Beginning of `Shown.part` of one of several votes (`judgelm.modes.votes`)."""
+"""Prefix of `Shown.part` for one of several votes (`judgelm.modes.votes`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Pairwise):
-    """Judge dialogues: two answers are a pair of dialogues, one is graded.
+    """Judge two dialogues as a pair, or grade one.
 
-    `Judgment.shown` has one entry per turn and order (`part` is `turn 1`, or `dialogue`). The means over the turns are
-    concluded like a pair; an order fails if one of its turns failed. A single dialogue is graded after the dialogue of
-    its references if every shown turn has one. Where words are read, each answer is shown alone after the turns before
-    it; `letters` shows both dialogues.
+    `Judgment.shown` has one entry per turn and order (`part` is `turn 1` or `dialogue`). The verdict follows from means
+    over the turns, as for a pair; an order fails if one of its turns fails. A single dialogue is graded after a
+    dialogue of its references if every shown turn has one. For word readings, each answer is shown alone after the
+    earlier turns, but `letters` shows both dialogues.
 
     Attributes:
-        turns: `each` judges every turn after those before it, as MT-Bench does; `last` only the last one; `whole` all
-            of them in one judgment.
+        turns: `each` judges every turn after the earlier ones, as MT-Bench does. `last` judges only the last turn.
+            `whole` judges all turns at once.
     """
 
     name: ClassVar[str] = "conversation"
@@ -63,7 +63,7 @@ class Conversation(Pairwise):
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template and of what dialogues add to it."""
+        """Hash of the template and the text that dialogues add to it."""
         return dialogue_sha(get_template(self.template))
 
     @with_usage
@@ -106,12 +106,12 @@ class Conversation(Pairwise):
         )
 
     def check(self, sample: Sample) -> None:
-        """Require one or two dialogues."""
+        """Require one dialogue or two."""
         BatchMode.check(self, sample)
         dialogue_of(sample)
 
     def views(self, sample: Sample) -> list[DialogueView]:
-        """The judged parts, each with its own prompts."""
+        """Return the judged parts, each with separate prompts."""
         turns = dialogue_of(sample, referenced=self.reference != "ignore")
         if self.turns == "whole":
             return [whole_view(turns)]
@@ -119,7 +119,7 @@ class Conversation(Pairwise):
         return [turn_view(turns, count) for count in range(first, len(turns) + 1)]
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """`part` is a `Shown.part`; empty is the first."""
+        """Return the prompt for an order; `part` is a `Shown.part`, and empty means the first."""
         views = self.views(sample)
         return self._prompt(next((view for view in views if view.part == part), views[0]), order)
 
@@ -140,7 +140,7 @@ class Conversation(Pairwise):
     def _grade(self, sample: Sample, view: DialogueView) -> Flow:
         seed, prompt = f"{sample.id} {view.part}", self._prompt(view, (0,))
         sampling = sampling_for(self, seed, self.max_tokens, stop=("\n",))
-        blank = " " if prompt.prefill else ""  # after the references' score
+        blank = " " if prompt.prefill else ""  # after the score of the references
         values = score_lines(self.scale, self.step).values if self.distribution else ()
         candidates = tuple(f"{blank}{value:g}" for value in values)
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling, candidates=candidates)]
@@ -160,10 +160,10 @@ def _of_parts(views: Sequence[DialogueView], parts: Sequence[Judgment | Readout]
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
-    """Merge the turns of each order into one `Shown` for the whole dialogue; works for any judgment of a pair.
+    """Merge the turns of each order into one `Shown`; this works for all judgments of pairs.
 
-    Scores and probabilities are means over the turns, the failure is the first turn's, and the unassigned probability
-    the maximum. Follow-up questions are left out.
+    Scores and probabilities are means over the turns. The failure is the first one, and the unassigned probability is
+    the maximum. Follow-up questions are omitted.
     """
     judged = [reply for reply in shown if not reply.part.startswith(FOLLOW_UP)]
     orders = list(dict.fromkeys(reply.order for reply in judged))

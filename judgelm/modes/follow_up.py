@@ -1,4 +1,4 @@
-"""Follow-up questions about a finished judgment: for a server or page (`FollowUp`), or in a batch run (`Chat`).
+"""Follow-up questions about a judgment, in a server or page (`FollowUp`) or a batch run (`Chat`).
 
 Source: JudgeLM, section 6 and Figure 19.
 """
@@ -23,9 +23,9 @@ class Exchange:
     """A question and the judge's reply.
 
     Attributes:
-        failure: why there is no reply, or `truncated` if it is incomplete.
-        truncations: judged answers that were cut to make room.
-        sanitized: confusables of turn markers in everything said up to the question.
+        failure: the reason why there is no reply; `truncated` if it is incomplete.
+        truncations: judged answers that were cut to make room for the question.
+        sanitized: number of sanitized turn markers so far.
     """
 
     question: str
@@ -40,16 +40,16 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUp:
-    """Follow-up questions about one judgment; call it with a question.
+    """A conversation about one judgment; call it with a question.
 
-    It continues the first prompt that was explained, otherwise the first parseable one.
+    It continues the first prompt with a reason, or else the first parseable one.
 
         talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
         exchange = yield from talk("Why is the second answer better?")
         talk = talk.after(exchange)
 
     Raises:
-        InputError: the judgment is of another sample or mode, or has no readable reply.
+        InputError: the judgment is of another sample or mode, or has no parseable reply.
     """
 
     mode: Pairwise
@@ -67,24 +67,24 @@ class FollowUp:
             found = f"sample {judgment.sample_id} by mode {judgment.mode}"
             raise InputError(f"the judgment is of {found}, not of {self.sample.id} by {self.mode.name}")
         if not any(_talked_about(shown) for shown in judgment.shown):
-            raise InputError(f"judgment {judgment.sample_id} has no readable reply; judge the sample again")
+            raise InputError(f"judgment {judgment.sample_id} has no parseable reply; judge the sample again")
 
     @property
     def shown(self) -> Shown:
-        """Prompt and reply that the talk continues."""
+        """The prompt and reply that the conversation continues."""
         readable = [shown for shown in self.judgment.shown if _talked_about(shown)]
         return next((shown for shown in readable if shown.reason is not None), readable[0])
 
     @property
     def reply(self) -> str:
-        """The judge's score line, with its reason if there is one."""
+        """The judge's score line, with its reason if any."""
         return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
 
     def __call__(self, question: str) -> RequestFlow[Exchange]:
         """Ask one question.
 
         Raises:
-            InputError: the question is blank, or an earlier one got no reply.
+            InputError: the question is blank, or an earlier question has no reply.
         """
         if not question.strip():
             raise InputError(f"sample {self.sample.id}: follow-up {len(self.history) + 1} is blank; write a question")
@@ -102,7 +102,7 @@ class FollowUp:
         return self._exchange(question, prompt.sanitized - judged.sanitized, completion)
 
     def after(self, exchange: Exchange) -> "FollowUp":
-        """Return the talk with one more exchange."""
+        """Return the conversation with one more exchange."""
         return replace(self, history=(*self.history, exchange))
 
     def _exchange(self, question: str, sanitized: int, completion: Completion) -> Exchange:
@@ -124,13 +124,13 @@ class FollowUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat(Pairwise):
-    """Judge a pair, then answer the questions in `metadata["follow_ups"]`, a list of texts.
+    """Judge a pair, then answer the questions in `metadata["follow_ups"]`, a list of strings.
 
-    The replies are in `Judgment.shown` after the orders, as parts `follow-up 1`, ...; the verdict does not change.
-    judgelm asks no question without a verdict, and stops after a question that got no reply.
+    The replies follow the orders in `Judgment.shown`, as parts `follow-up 1`, ...; the verdict does not change. judgelm
+    asks no questions without a verdict, and stops if a question gets no reply.
 
     Attributes:
-        reply_tokens: maximum tokens of each reply.
+        reply_tokens: token limit for each reply.
     """
 
     name: ClassVar[str] = "chat"
@@ -144,7 +144,7 @@ class Chat(Pairwise):
     def __post_init__(self) -> None:
         Pairwise.__post_init__(self)
         check_above_zero(self, "reply_tokens")
-        stops(get_template(self.template))  # raises where a plain template has no turns
+        stops(get_template(self.template))  # raises an error if a plain template has no turns
 
     @property
     def template_sha(self) -> str:
@@ -173,15 +173,15 @@ class Chat(Pairwise):
         return _with_replies(judgment, talk, len(questions))
 
     def check(self, sample: Sample) -> None:
-        """Check the sample's questions."""
+        """Check the sample's follow-up questions."""
         follow_ups_of(sample)
 
 
 def follow_ups_of(sample: Sample) -> tuple[str, ...]:
-    """Return the sample's questions.
+    """Return the sample's follow-up questions.
 
     Raises:
-        InputError: they are not a list of non-blank texts.
+        InputError: they are not a list of non-blank strings.
     """
     questions = sample.metadata.get("follow_ups")
     if questions is None:
@@ -209,7 +209,7 @@ def _with_replies(judgment: Judgment, talk: FollowUp, questions: int) -> Judgmen
     ]
     for index in range(len(shown) + 1, questions + 1):
         last = talk.history[-1].failure
-        assert last is not None, "the talk only stops early if a reply failed"
+        assert last is not None, "the conversation only stops early if a reply failed"
         failure = Unparsed(last.code, "", f"not asked, because follow-up {len(talk.history)} has no reply")
         shown.append(Shown(order=talk.shown.order, part=f"{FOLLOW_UP} {index}", text="", failure=failure))
     return replace(

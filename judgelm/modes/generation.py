@@ -1,4 +1,4 @@
-"""Generation of text for data sets: models' answers to questions, and a teacher's judgments of pairs.
+"""Text generation for data sets: answers to questions, and a teacher's judgments of pairs.
 
 Source: JudgeLM, section 3.1, Figures 3 and 4; Self-Reference, Figures 5 to 7; QA-Judge, section 4.2 and Table 8.
 """
@@ -36,17 +36,17 @@ PLAIN = "Question: {question}\nAnswer:"
 """Prompt for base models."""
 
 QuestionTask = Literal["question", "number", "choice", "preference", "qa"]
-"""`question`: the question with its options. `number`, `choice`, `preference`: Self-Reference's Figures 5, 6 and 7.
-`qa`: QA-Judge's Table 8, about the sample's context.
+"""`question`: the question with its options. `number`, `choice`, `preference`: Self-Reference, Figures 5, 6, and 7.
+`qa`: QA-Judge, Table 8, with the sample's context.
 """
 
 _NEXT_QUESTION = "\nQuestion:"
-"""A base model does not end its reply, but begins another question."""
+"""Base models do not end their reply, but begin another question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """Sampling of an answer: greedy at temperature 0, otherwise with a seed."""
+    """Decoding of an answer: greedy at temperature 0, otherwise with a seed."""
 
     temperature: float = 0.0
     seed: int = 0
@@ -69,16 +69,16 @@ class AnswerTask(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Unique in a model's run, also if the question or its options change under the same sample id."""
+        """Unique within a model's run, even if the question or its options change under the same sample id."""
         text = question_of(self.question).text.encode(errors="surrogatepass")
         return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedAnswer:
-    """A model's answer, or why there is none; `text` is None exactly if `failure` is set.
+    """A model's answer, or the reason why there is none; `text` is None exactly if `failure` is set.
 
-    `final` is the extracted final answer; None if there is none, and for task `question`.
+    `final` is the extracted final answer, if any; it is None for task `question`.
     """
 
     draw: AnswerTask
@@ -99,9 +99,9 @@ class AnswerMode:
         chat: use the tokenizer's chat template; otherwise plain text.
         system: system message of a chat. Task `question` only.
         plain: plain text with `{question}`. Task `question` only.
-        task: kind of answer; it decides prompt and extraction.
-        tags: which tags hold the answer to task `qa`: `last` is for models that reason first, `first` is the original
-            code's.
+        task: kind of answer, which determines prompt and extraction.
+        tags: which tags contain the answer to task `qa`: `last`, for models that reason first, or `first`, as in the
+            original code.
     """
 
     chat: bool = True
@@ -115,11 +115,11 @@ class AnswerMode:
         if self.plain.count("{question}") != 1:
             raise ConfigError(f"plain is {self.plain!r}; it must contain {{question}} once")
         if self.task != "question" and (self.system is not None or self.plain != PLAIN):
-            raise ConfigError(f"task {self.task} uses the paper's prompt; leave system and plain out")
+            raise ConfigError(f"task {self.task} uses the paper's prompt; leave out system and plain")
         check_above_zero(self, "max_tokens")
 
     def __call__(self, draw: AnswerTask) -> RequestFlow[GeneratedAnswer]:
-        """Ask once."""
+        """Ask a question once."""
         sampling = sampling_for(draw.decoding, draw.question.id, self.max_tokens, stop=self._stops())
         [completion] = yield [Request(key="0", prompt=self.prompt(draw.question), sampling=sampling)]
         failure = failure_of(completion)
@@ -137,7 +137,7 @@ class AnswerMode:
         )
 
     def prompt(self, sample: Sample) -> Prompt:
-        """Return the model's prompt."""
+        """Return the prompt for the model."""
         if self.task == "qa":
             return QA_ANSWERING.render({"question": sample.question, "context": context_of(sample)}, chat=self.chat)
         if self.task != "question":
@@ -167,10 +167,10 @@ class AnswerMode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherMode(BatchMode):
-    """Ask a teacher about a pair once, in the given order, with its reference if it has one.
+    """Ask a teacher about a pair once, in the given order, with its reference if any.
 
     It writes score line and reason in one reply of at most `reason_tokens`. Orders and references are separate samples
-    (`judgelm.runs.teacher`), so that a paid reply is never requested again because another one failed.
+    (`judgelm.runs.teacher`), so that a paid reply is never requested again because another failed.
     """
 
     name: ClassVar[str] = "teaching"
@@ -185,7 +185,9 @@ class TeacherMode(BatchMode):
 
     def __post_init__(self) -> None:
         if get_template(self.template).reads_words:
-            raise ConfigError(f"template {self.template} asks for one word, not scores; use --template judgelm-paper")
+            raise ConfigError(
+                f"template {self.template} asks for one word instead of scores; use --template judgelm-paper"
+            )
         check_above_zero(self, "reason_tokens")
 
     @with_usage

@@ -1,4 +1,4 @@
-"""The interface of modes, and checks of their options."""
+"""Interface of modes, and option checks."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -12,43 +12,42 @@ from judgelm.records import MAX_SEED, MAX_TEMPERATURE, MAX_TOKENS, Sample, Sampl
 
 
 class Mode(Protocol):
-    """A way of judging one sample."""
+    """A way to judge one sample."""
 
     def __call__(self, sample: Sample) -> Flow:
-        """Begin to judge a sample."""
+        """Start judging a sample."""
 
 
 class BatchMode:
-    """Parent of the modes that batch runs, the server and `Judge` can use.
+    """Parent of the modes that batch runs, the server, and `Judge` can use.
 
-    A mode is a frozen dataclass. Called with a sample, it yields lists of requests, is sent their completions in the
-    same order, and returns the judgment. Its fields are its options and part of a run's fingerprint: after a field is
-    added or renamed, earlier runs cannot be resumed.
+    A mode is a frozen dataclass whose call with a sample is a `Flow`. Its fields are its options and are part of a
+    run's fingerprint. After a field is added or renamed, earlier runs cannot be resumed.
 
     Attributes:
-        answers: minimum and maximum number of answers; a maximum of None is no limit.
-        shown_fields: metadata fields that its prompts show. They are hashed with the sample.
+        answers: minimum and maximum number of answers; None means no limit.
+        shown_fields: metadata fields that its prompts show; they are hashed with the sample.
         reasons_first: whether the judge reasons before its verdict, so that it can vote (`judgelm.modes.votes`).
-        reading: the reading that the judge must have; None for any.
+        reading: the reading that the judge must have; None allows any.
         takes_rewards: whether the mode also works with reward models.
         ignores_id: whether a greedy judgment is independent of the sample's id, so that the server can cache it.
         retry_needs_grammar: whether `retry_unparseable` needs an engine that supports grammars.
-        protocol: how a pair's verdict is reached, for reports; empty for the protocols that reports know.
+        protocol: how a verdict on a pair is reached, for reports; empty for standard protocols.
         reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
         scale: lowest and highest score.
         step: spacing of scores.
-        both_orders: also show the answers swapped.
-        accept_one_order: if one of two orders failed, use the other instead of failing.
+        both_orders: judge each pair again with the answers swapped.
+        accept_one_order: if one of the two orders fails, use the other instead of failing.
         tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
-        retry_unparseable: request the most probable label after an unparseable reply.
+        retry_unparseable: after an unparseable reply, request the most probable label.
         reasons: `all` requests a reason.
-        reason_tokens: maximum tokens of a reason.
-        criterion: the user's criterion, for readings of words; None uses the template's question.
-        calibration_temperature: divides the difference of two answers' strengths, for readings of words.
-        chat: use the tokenizer's chat template; otherwise plain text, for base models.
+        reason_tokens: token limit for a reason.
+        criterion: your own criterion, for word readings; None uses the template's question.
+        calibration_temperature: divides the difference between two answers' strengths, for word readings.
+        chat: use the tokenizer's chat template; plain text is for base models.
         temperature: 0 is greedy.
-        seed: used above temperature 0; each sample is drawn with its own seed.
-        max_tokens: maximum tokens of a reply, with its reasoning.
+        seed: used above temperature 0; every sample gets a different seed.
+        max_tokens: token limit for a reply with its reasoning.
     """
 
     __slots__ = ()
@@ -74,7 +73,7 @@ class BatchMode:
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """Policy for references."""
+        """When to show references."""
         raise NotImplementedError
 
     @property
@@ -92,25 +91,25 @@ class BatchMode:
         raise NotImplementedError
 
     def check(self, sample: Sample) -> None:
-        """Batch runs reject rows that fail.
+        """Check a sample; batch runs reject rows that fail.
 
         Raises:
-            InputError: wrong number of answers, or something that the mode needs is missing.
+            InputError: the number of answers is wrong, or an input is missing.
         """
         count, (fewest, most) = len(sample.answers), self.answers
         if count < fewest or (most is not None and count > most):
             wanted = f"{fewest} or more" if most is None else f"{fewest} or {most}" if most != fewest else f"{fewest}"
             noun = "answer" if wanted == "1" else "answers"
-            raise InputError(f"sample {sample.id}: expected {wanted} {noun}, got {count}; mode {self.name} needs them")
+            raise InputError(f"sample {sample.id}: expected {wanted} {noun}, got {count} (mode {self.name})")
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
-        """True if sampling several replies is useful; `fixed` are the fields that the card sets."""
+        """Return True if sampling several replies is useful. `fixed` holds the fields that the card sets."""
         return cls.reasons_first
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """True if the mode, with these options, shows the judge its own answers."""
+        """Return True if these options make the mode show the judge its own answers."""
         return False
 
 
@@ -121,11 +120,11 @@ MAX_OPTIONS: dict[str, float] = {
     "permutations": 10_000,
     "solves": 10_000,
 }
-"""Maximum of numeric options; for all others it is `MAX_TOKENS`. The minimum is 0, for `seed` minus the maximum."""
+"""Maximum values of numeric options; the default is `MAX_TOKENS`. The minimum is 0, or minus the maximum for `seed`."""
 
 
 def check_finite(mode: object, names: Iterable[str]) -> None:
-    """Numeric options have a range that any mode can use."""
+    """Check that numeric options are in the range that all modes support."""
     for name in names:
         value, maximum = getattr(mode, name), MAX_OPTIONS.get(name, MAX_TOKENS)
         minimum = -maximum if name == "seed" else 0
@@ -134,7 +133,7 @@ def check_finite(mode: object, names: Iterable[str]) -> None:
 
 
 def check_above_zero(options: object, *names: str) -> None:
-    """Check that options are above 0 or None."""
+    """Check that each option is above 0 or None."""
     for name in names:
         value = getattr(options, name)
         if value is not None and not value > 0:
@@ -142,16 +141,18 @@ def check_above_zero(options: object, *names: str) -> None:
 
 
 def check_threshold(options: object, *names: str) -> None:
-    """Check thresholds on the distance of a probability from 0.5."""
+    """Check thresholds for the distance of a probability from 0.5."""
     for name in names:
         if not 0 <= (value := getattr(options, name)) <= 0.5:
-            raise ConfigError(f"{name} is {value}; it is a distance from a probability of 0.5, so 0 to 0.5")
+            raise ConfigError(
+                f"{name} is {value}; it is a distance from a probability of 0.5, so it must be from 0 to 0.5"
+            )
 
 
 def unreferenced(sample: Sample) -> InputError:
-    """The sample needs exactly one answer and a reference."""
-    found = f"{len(sample.answers)} and {'none' if sample.reference is None else 'one'}"
-    return InputError(f"sample {sample.id}: expected one answer and a reference, got {found}; give each row both")
+    """Return the error for a sample without exactly one answer and a reference."""
+    found = f"{len(sample.answers)} and {'no' if sample.reference is None else 'a'} reference"
+    return InputError(f"sample {sample.id}: expected one answer and a reference, got {found}")
 
 
 class SamplingOptions(Protocol):
@@ -169,7 +170,7 @@ class SamplingOptions(Protocol):
 def sampling_for(
     options: SamplingOptions, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
 ) -> Sampling:
-    """Above temperature 0, the seed depends on the run's and `sample_id`."""
+    """Above temperature 0, the seed depends on the run's seed and `sample_id`."""
     if options.temperature == 0:
         return _greedy(max_tokens, stop, reserve)
     digest = hashlib.blake2b(f"{options.seed}:{sample_id}".encode(errors="surrogatepass"), digest_size=4).digest()
@@ -183,5 +184,5 @@ def _greedy(max_tokens: int, stop: tuple[str, ...], reserve: int | None) -> Samp
 
 
 def pair_orders(both_orders: bool) -> tuple[tuple[int, int], ...]:
-    """As indices into the sample's answers."""
+    """Return orders as indices into the sample's answers."""
     return ((0, 1), (1, 0)) if both_orders else ((0, 1),)

@@ -1,4 +1,4 @@
-"""Two or more answers, scored on one line and ranked, in one order or several.
+"""Ranking of two or more answers by scores on one line, in one or more orders.
 
 Source: JudgeLM, section 6.4 and Figures 6 and 18.
 """
@@ -27,25 +27,25 @@ Drawing = Literal["cyclic", "seeded"]
 
 _TOKENS_PER_SCORE = 12
 DECIMALS = 9
-"""Precision to which means are compared."""
+"""Precision for comparing means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multi(ReadingMode):
-    """Rank two or more answers by their mean scores; answers with the same mean are tied.
+    """Rank two or more answers by mean score; equal means are tied.
 
     `consistent` means that all orders give the same ranking. If the template reads words (`judgelm.modes.readings`),
-    answers are ranked by their strengths; `letters` then shows each answer once at each position, unless `permutations`
-    is above 1.
+    answers are ranked by strength. `letters` then shows each answer once at each position, unless `permutations` is
+    above 1.
 
     Attributes:
-        permutations: number of orders to show, the sample's first.
-        drawing: `cyclic` rotates the answers by one position per order; `seeded` draws orders with `seed` and the
+        permutations: number of orders to show, starting with the sample's order.
+        drawing: `cyclic` rotates the answers by one position per order. `seeded` draws orders from `seed` and the
             sample's id.
-        accept_missing: if some orders failed, use the mean of the others instead of failing.
-        min_answer_tokens: an order fails as `too_long` if an answer would be cut below this; at least 16.
+        accept_missing: if some orders fail, use the mean of the others instead of failing.
+        min_answer_tokens: an order fails as `too_long` if an answer would be cut to fewer tokens; at least 16.
         reasons: `all` requests a reason for the first parseable order.
-        max_tokens: maximum tokens of the score line; None is 12 per answer.
+        max_tokens: token limit for the score line; None means 12 per answer.
     """
 
     name: ClassVar[str] = "multi"
@@ -96,7 +96,7 @@ class Multi(ReadingMode):
         return (yield from explain(judgment, to_explain(judgment, self.reasons), prompts, sampling))
 
     def orders(self, sample_id: str, count: int) -> list[tuple[int, ...]]:
-        """The given order comes first."""
+        """Return the orders, starting with the given one."""
         given = tuple(range(count))
         if self.drawing == "cyclic":
             return [given[start:] + given[:start] for start in range(min(self.permutations, count))]
@@ -131,7 +131,7 @@ class Multi(ReadingMode):
             return shown
         cut = min(short, key=lambda cut: cut.tokens_after)
         kept = f"{cut.tokens_after} of {cut.tokens_before} tokens"
-        why = f"the answer shown at place {cut.answer + 1} would keep {kept}, fewer than {minimum}"
+        why = f"the answer shown at position {cut.answer + 1} would keep {kept}, fewer than {minimum}"
         return replace(shown, scores=None, failure=Unparsed("too_long", shown.text, why))
 
     def _conclude(self, sample: Sample, shown: list[Shown]) -> Judgment:
@@ -145,7 +145,7 @@ class Multi(ReadingMode):
 
 
 def ranking(scores: Sequence[float]) -> tuple[tuple[int, ...], ...]:
-    """Return indices from the highest to the lowest score; tied indices are in one tuple."""
+    """Return indices by descending score; tied indices share a tuple."""
     tied: dict[float, list[int]] = {}
     for index, score in enumerate(scores):
         tied.setdefault(round(score, DECIMALS), []).append(index)

@@ -1,4 +1,4 @@
-"""Modes of pairs: scores on one line, the probability of a word, or a verdict after reasoning.
+"""Modes for pairs: scores on one line, word probabilities, or a verdict after reasoning.
 
 Source: JudgeLM, sections 3.2 and 6.1, Figures 3 and 4; J1 (Whitehouse et al. 2025) and RM-R1 (Chen et al. 2025).
 """
@@ -59,21 +59,22 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 class Pairwise(ReadingMode):
     """Judge a pair of answers.
 
-    If the template reads words (`judgelm.modes.readings`), P(first better) decides. `letters` shows both orders, `yes-
-    no` and `grade` show each answer alone, whatever `both_orders` says.
+    If the template reads words (`judgelm.modes.readings`), P(first better) decides. Then `both_orders` has no effect:
+    `letters` shows both orders, while `yes-no` and `grade` show each answer alone.
 
     Attributes:
-        order_rule: how two orders become one verdict. `mean` compares the mean scores, `given` uses the given order
-            only (JudgeLM's protocol), `tie` makes a conflict a tie (PandaLM's protocol), `probability` compares the
-            mean P(first better) with 0.5, also of unparseable replies.
-        tie_threshold: for order rule `probability` and readings of words.
-        distribution: request the probability of every score line; order rule `probability` and reasons `close` imply
+        order_rule: how the verdicts of two orders are combined. `mean` compares the mean scores. `given` uses only the
+            given order (JudgeLM's protocol). `tie` counts a conflict as a tie (PandaLM's protocol). `probability`
+            compares the mean P(first better) with 0.5, even if replies are unparseable.
+        tie_threshold: distance of P(first better) from 0.5 up to which a pair is a tie, for order rule `probability`
+            and word readings.
+        distribution: request the probability of every score line. Order rule `probability` and reasons `close` imply
             it.
-        retry_unparseable: repeat failed requests once, constrained to the grammar of score lines.
+        retry_unparseable: repeat failed requests once, constrained to the score-line grammar.
         reasons: which judgments to explain: `none`, `all`, `close` (P(first better) near 0.5), or `flips` (the orders
             disagree).
-        close_threshold: for reasons `close`, the maximum distance of P(first better) from 0.5.
-        max_tokens: maximum tokens of the score line.
+        close_threshold: maximum distance of P(first better) from 0.5 for reasons `close`.
+        max_tokens: token limit for the score line.
     """
 
     name: ClassVar[str] = "pair"
@@ -111,7 +112,7 @@ class Pairwise(ReadingMode):
         if self.order_rule == "probability" or self.reasons == "close":
             object.__setattr__(self, "distribution", True)
         if self.distribution or self.retry_unparseable:
-            score_lines(self.scale, self.step)  # raises where the scale has too many
+            score_lines(self.scale, self.step)  # raises an error if the scale has too many scores
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -121,18 +122,18 @@ class Pairwise(ReadingMode):
         return self.ask(sample, [self.prompt_of(sample, order) for order in self.orders])
 
     def read(self, sample: Sample) -> Flow:
-        """Judge by the probabilities of one word."""
+        """Judge by word probabilities."""
         readout = yield from read_words(self, sample, pair_orders(True))
         judgment = conclude_pair(self, sample, readout)
         return (yield from explain_word(self, judgment, readout.prompts, self.close_threshold))
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
-        """Orders in which the answers are shown."""
+        """Orders of the answers."""
         return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """`part` is only used by modes with several parts."""
+        """Return the prompt for an order; only modes with several parts use `part`."""
         return self.reading_prompt(sample, order)
 
     def reading_prompt(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
@@ -142,7 +143,7 @@ class Pairwise(ReadingMode):
         return template.render(sample, order, reference, scale=self.scale, criterion=self.criterion)
 
     def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
-        """One prompt per order, each asking for a score line of two."""
+        """Return one prompt per order, each asking for two scores on one line."""
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
@@ -163,9 +164,9 @@ class Pairwise(ReadingMode):
         return replace(shown, distribution=distribution)
 
     def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
-        """Repeat failed requests greedily, constrained to the grammar of score lines.
+        """Repeat failed requests greedily, constrained to the score-line grammar.
 
-        The grammar makes even an undecided judge write scores, so the failure stays on record.
+        The grammar forces even an undecided judge to write scores, so the failure stays on record.
         """
         failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
         if not failed:
@@ -181,7 +182,7 @@ class Pairwise(ReadingMode):
         read = [scores for reply in deciding if (scores := in_sample_order(reply)) is not None]
         failure = None if read and self.accept_one_order else first_failure(deciding)
         probability = self._probability(deciding)
-        if self.order_rule == "probability":  # the probabilities of all score lines decide, whatever the judge wrote
+        if self.order_rule == "probability":  # the score-line probabilities decide, whatever the judge wrote
             failure = None if probability is not None else failure or _no_probability(shown)
             read = read or [
                 pair_in_sample_order(reply.order, distribution.expected)
@@ -215,7 +216,7 @@ def _repaired(first: Shown, retry: Shown) -> Shown:
     assert first.failure is not None, "only failures are repaired"
     if retry.failure is None:
         return replace(first, text=retry.text, scores=retry.scores, failure=None, repaired=first.failure)
-    again = f"a constrained retry failed as well: {retry.failure.code}, {retry.failure.why or retry.failure.text}"
+    again = f"the constrained retry also failed: {retry.failure.code}, {retry.failure.why or retry.failure.text}"
     why = "; ".join(part for part in (first.failure.why, again) if part)
     return replace(first, failure=Unparsed(first.failure.code, first.failure.text, why))
 
@@ -224,28 +225,28 @@ def _no_probability(shown: Sequence[Shown]) -> Unparsed:
     read = [reply for reply in shown if reply.failure is None]
     unassigned = [(reply.distribution.unassigned, reply.text) for reply in read if reply.distribution is not None]
     if len(unassigned) < len(read):
-        return Unparsed("engine", "", "the engine gives no probabilities, which order rule probability needs")
+        return Unparsed("engine", "", "the engine returns no probabilities, but order rule probability needs them")
     share, text = max(unassigned)
-    return Unparsed("off_grammar", text, f"only {1 - share:.3g} of the probability is on score lines, less than half")
+    return Unparsed("off_grammar", text, f"score lines have only {1 - share:.3g} of the probability, less than half")
 
 
 def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return each answer's mean score over the orders."""
+    """Return each answer's mean score across orders."""
     return sum(first for first, _ in pairs) / len(pairs), sum(second for _, second in pairs) / len(pairs)
 
 
 read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
-"""Parses `[[1]]` or `[[2]]` at the end of a reply."""
+"""Parser for `[[1]]` or `[[2]]` at the end of a reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoned(LabelPairMode):
-    """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`, as trained by `train/grpo.py`.
+    """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`, such as one from `train/grpo.py`.
 
     If the two orders disagree, the verdict is a tie.
 
     Attributes:
-        distribution: request P(first better) at the verdict, averaged over the orders.
+        distribution: request P(first better) at the verdict, averaged over both orders.
     """
 
     name: ClassVar[str] = "reasoned"
@@ -278,8 +279,8 @@ class Reasoned(LabelPairMode):
 
 
 def reasoned_template(template_id: str) -> Template:
-    """The template must reason first."""
+    """Check that the template asks for reasoning first."""
     template = get_template(template_id)
     if not template.reasons_first:
-        raise ConfigError(f"template {template_id} begins with a score line; use one such as reasoned-chat")
+        raise ConfigError(f"template {template_id} begins with a score line; use a template such as reasoned-chat")
     return template

@@ -1,7 +1,7 @@
-"""Correctness of a short answer given the gold answer: exact match first, then a judge if it fails.
+"""Correctness of a short answer, by exact match with the gold answer or else by a judge.
 
-`qa-6-shot` is the paper's prompt (Table 9); two of its six examples are ours, and so are the bytes of its variants.
-`qa-6-shot-released` is the layout of the authors' code.
+`qa-6-shot` is the paper's prompt (Table 9); two of its six examples and all its variants are ours. `qa-6-shot-released`
+is the layout in the authors' code.
 
 Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
 """
@@ -25,7 +25,7 @@ from judgelm.records import Completion, LabelVerdict, Request, Sample, Shown, Sp
 QaWording = Literal["paper", "reworded", "released"]
 Shots = Literal[0, 2, 6]
 
-# kind "question", so that the context is never cut: its end may decide
+# kind "question", so that the context is never cut, because its end may decide
 _KINDS: Mapping[str, SpanKind] = {
     "question": "question",
     "gold": "reference",
@@ -35,18 +35,18 @@ _KINDS: Mapping[str, SpanKind] = {
 _TEXTS = read_texts(Path(__file__).with_suffix(".toml"))
 _LABELS = {"correct": "CORRECT", "incorrect": "INCORRECT"}
 EXAMPLES = {0: (), 2: (_TEXTS["examples"][0], _TEXTS["examples"][3]), 6: tuple(_TEXTS["examples"])}
-"""By the number of shots. The paper does not name its two examples for 2 shots; ours have one of each label."""
+"""Examples by the number of shots. The paper does not name its two examples for 2 shots; ours have one per label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QaTemplate(PromptText):
-    """A prompt with slots for question, gold and predicted answer and context."""
+    """A prompt with slots for question, gold answer, predicted answer, and context."""
 
     id: str
 
     @cached_property
     def sha(self) -> str:
-        """sha256 (hex) over id and all bytes of the chat and the plain prompt."""
+        """The sha256 (hex) of id, chat prompt, and plain prompt."""
         return sha_of({"id": self.id, "system": self.system, "text": self.text, "plain_ending": self.after})
 
 
@@ -76,7 +76,7 @@ def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") 
     """
     if wording == "released":
         if shots != 6 or not with_context:
-            raise ConfigError("wording released has 6 shots with context; set shots=6 and with_context=true")
+            raise ConfigError("wording released needs 6 shots with context; set shots=6 and with_context=true")
         released = _TEXTS["released"]
         examples = "\n".join(_examples(released["example"], shots))
         return _template("qa-6-shot-released", released["text"].replace("{examples}", examples))
@@ -99,21 +99,22 @@ def _examples(form: str, shots: Shots) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QaCorrectness(BatchMode):
-    """Judge one predicted answer as `correct` or `incorrect`.
+    """Judge a predicted answer as `correct` or `incorrect`.
 
-    `sample.reference` is the gold answer that the judge sees. `metadata` may have `references` (all validated answers),
-    `reference_spans` (their spans) and `context`. A blank answer is incorrect without asking the judge, as in the
-    original code.
+    The judge sees `sample.reference` as the gold answer. `metadata` may have `references` (all validated answers),
+    `reference_spans` (their spans), and `context`. As in the original code, a blank answer is incorrect without asking
+    the judge.
 
     Attributes:
-        shots: examples in the prompt: 0, 2 or 6.
-        with_context: show the context of the question.
-        wording: the paper's words, ours, or the layout of the authors' code (`released`: six shots with context).
-        judge_all: also ask the judge about exact matches.
-        exact: rules of exact match; the original code uses HotpotQA's for all data sets.
-        validated: match any validated answer, not only the first as the original code does.
+        shots: number of examples in the prompt: 0, 2, or 6.
+        with_context: show the question's context.
+        wording: the paper's words (`paper`), ours (`reworded`), or the layout in the authors' code (`released`: six
+            shots with context).
+        judge_all: ask the judge even about exact matches.
+        exact: exact-match rules; the original code uses HotpotQA's for all data sets.
+        validated: match any validated answer; the original code matches only the first.
         labels: how a reply becomes a label.
-        distribution: request P(correct) at the label; requires labels `strict`.
+        distribution: request P(correct) at the label. This requires labels `strict`.
     """
 
     name: ClassVar[str] = "qa"
@@ -136,9 +137,9 @@ class QaCorrectness(BatchMode):
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:
-        qa_template(self.shots, self.with_context, self.wording)  # raises where its options do not fit
+        qa_template(self.shots, self.with_context, self.wording)  # raises an error if the options are invalid
         if self.distribution and self.labels != "strict":
-            raise ConfigError(f"distribution needs labels strict, not {self.labels}; leave one of them out")
+            raise ConfigError(f"distribution needs labels strict, not {self.labels}; leave one out")
         check_above_zero(self, "max_tokens")
 
     @property
@@ -157,7 +158,7 @@ class QaCorrectness(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Require one answer, a reference and, if it is shown, a context."""
+        """Require one answer, a reference, and, if shown, a context."""
         if len(sample.answers) != 1 or not golds_of(sample):
             raise unreferenced(sample)
         if self.with_context:
@@ -193,8 +194,8 @@ class QaCorrectness(BatchMode):
 
 
 def context_of(sample: Sample) -> str:
-    """Return the context of a sample."""
+    """Return a sample's context."""
     context = sample.metadata.get("context")
     if not isinstance(context, str) or not context.strip():
-        raise InputError(f'sample {sample.id}: no "context"; give each row one, or judge without (with_context: false)')
+        raise InputError(f'sample {sample.id}: no "context"; add one to each row, or set with_context to false')
     return context

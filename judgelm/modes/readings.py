@@ -1,12 +1,12 @@
 """Judging by the probabilities of the reply's first word, and by rewards.
 
-`letters` shows all answers and compares the probabilities of their letters; each answer is shown at each position, to
-cancel position bias. `yes-no` asks whether each answer is right (P(True) of Kadavath et al. 2022, GenRM of Zhang et al.
-2024), `grade` asks for its grade.
+`letters` shows all answers and compares the probabilities of their letters. Each answer is shown at each position to
+cancel position bias. `yes-no` asks whether each answer is right, as in P(True) (Kadavath et al. 2022) and GenRM (Zhang
+et al. 2024). `grade` asks for a grade of each answer.
 
 Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes against no, the expected grade,
-or the reward. P(first better) is the logistic function of the difference of two strengths (Bradley-Terry), divided by
-the card's calibration temperature. If other words have more than half of the probability, the reply is a failure.
+or the reward. The difference between two strengths is divided by the card's calibration temperature, and its logistic
+function is P(first better) (Bradley-Terry). A reply fails if other words have more than half of the probability.
 """
 
 import math
@@ -33,7 +33,7 @@ from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
 from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Sample, Sampling, Shown, Unparsed, winner_of
 
 _FLOOR = math.log(1e-9)
-"""Log-probability of a word that the engine does not list, because endpoints list only the likeliest tokens."""
+"""Log-probability of words that an endpoint omits because it lists only the likeliest tokens."""
 _YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
 _WHY = "Why? Explain your reply in two or three sentences."
 _NOT_READ: Mapping[str, tuple[object, ...]] = {
@@ -41,11 +41,11 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
     "retry_unparseable": (False,),
     "temperature": (0,),
 }
-"""Options without meaning where probabilities are read, and their allowed values."""
+"""Options that have no effect in word readings, and their allowed values."""
 
 
 class ReadingMode(BatchMode):
-    """Parent of modes that can read words; see `Pairwise` for the options."""
+    """Parent of modes that can read words; `Pairwise` describes the options."""
 
     __slots__ = ()
     scale: tuple[float, float]
@@ -63,8 +63,8 @@ class Words(NamedTuple):
     """The words of a reading.
 
     Attributes:
-        reading: `letters`, `yes-no` or `grade`.
-        scores: of each word on the judge's scale; empty for letters.
+        reading: `letters`, `yes-no`, or `grade`.
+        scores: score of each word on the judge's scale; empty for letters.
     """
 
     reading: str
@@ -73,11 +73,11 @@ class Words(NamedTuple):
 
 
 class WordLogprobs(NamedTuple):
-    """Natural logs of the words' probabilities, each summed over its spellings.
+    """Natural logs of word probabilities, each summed over the word's spellings.
 
     Attributes:
-        values: shape (n,) for n words; except for grades, at least log(1e-9).
-        approximation: why they are not exact; empty if they are.
+        values: shape (n,) for n words; at least log(1e-9), except for grades.
+        approximation: the reason why they are not exact; empty if they are.
     """
 
     values: tuple[float, ...]
@@ -86,11 +86,11 @@ class WordLogprobs(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readout:
-    """All prompts of one sample with their results.
+    """All prompts for one sample, with their results.
 
     Attributes:
         shown: one entry per order (`letters`) or answer.
-        strengths: of each answer in sample order; None if a prompt failed.
+        strengths: strength of each answer in sample order; None if a prompt failed.
     """
 
     shown: tuple[Shown, ...]
@@ -99,43 +99,43 @@ class Readout:
 
     @property
     def failure(self) -> Unparsed | None:
-        """Why there are no strengths."""
+        """The reason why there are no strengths."""
         return first_failure(self.shown) if self.strengths is None else None
 
 
 def reading_of(mode: BatchMode) -> Template:
-    """Return the template of a mode."""
+    """Return the mode's template."""
     return get_template(mode.template)
 
 
 def check_reading(mode: ReadingMode) -> str:
-    """Check the options; return the id of the template to use."""
+    """Check the options and return the id of the template to use."""
     template = reading_of(mode)
     if template.of_trajectories:
-        raise ConfigError(f"template {template.id} is for trajectories of agents; use --mode trajectory without it")
+        raise ConfigError(f"template {template.id} is for agent trajectories; use --mode trajectory without --template")
     if mode.criterion is not None:
         if not mode.criterion.strip():
-            raise ConfigError("criterion is empty; state it in words, or leave it out")
+            raise ConfigError("criterion is empty; describe it in words, or leave it out")
         template = criterion_template(template)
     elif template.takes_criterion:
-        raise ConfigError(f"template {template.id} asks about a criterion; give one with --criterion")
+        raise ConfigError(f"template {template.id} asks about a criterion; set one with --criterion")
     if not mode.calibration_temperature > 0:
         raise ConfigError(f"calibration_temperature is {mode.calibration_temperature}; it must be above 0")
     if template.reads_words:
         for name, allowed in _NOT_READ.items():
             if getattr(mode, name, allowed[0]) not in allowed:
-                raise ConfigError(f"{name}: only for --reading score-line, not {template.reading}; leave it out")
+                raise ConfigError(f"{name} works only with --reading score-line, not {template.reading}; leave it out")
     if template.reading == "grade":
-        score_lines(mode.scale, mode.step)  # raises where the scale has too many
+        score_lines(mode.scale, mode.step)  # raises an error if the scale has too many scores
     if template.reading == "reward" and not mode.takes_rewards:
-        raise ConfigError(f"mode {mode.name}: a reward model writes no text; use mode reward, pair, single or multi")
+        raise ConfigError(f"mode {mode.name}: a reward model writes no text; use mode reward, pair, single, or multi")
     if template.reading == "reward" and mode.reasons != "none":
         raise ConfigError(f"reasons is {mode.reasons}, but a reward model cannot explain; leave it out")
     return template.id
 
 
 def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
-    """Ask for the words of each prompt; `letters` uses `orders`, other readings show each answer alone."""
+    """Ask for a word per prompt. `letters` uses `orders`; other readings show each answer alone."""
     template = reading_of(mode)
     if template.reading == "reward":
         return (yield from read_rewards(sample))
@@ -159,7 +159,7 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
 def read_rewards(sample: Sample) -> RequestFlow[Readout]:
     """Request the reward of each answer.
 
-    If different answers were cut to the same text, that is a failure.
+    Different answers that are cut to the same text are a failure.
     """
     prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
     completions = yield [replace(each, reward=True) for each in requests_of(prompts, Sampling(max_tokens=1))]
@@ -167,7 +167,7 @@ def read_rewards(sample: Sample) -> RequestFlow[Readout]:
     for first, second in combinations(range(len(shown)), 2):
         cut = shown[first].truncations and shown[second].truncations and shown[first].scores is not None
         if cut and shown[first].scores == shown[second].scores and prompts[first] != prompts[second]:
-            why = f"answers {first + 1} and {second + 1} have the same reward after the cut"
+            why = f"answers {first + 1} and {second + 1} have the same reward after truncation"
             shown[second] = replace(shown[second], scores=None, failure=Unparsed("equal_after_cut", "", why))
     strengths = tuple(reply.scores[0] for reply in shown if reply.scores is not None)
     return Readout(shown=tuple(shown), prompts=prompts, strengths=strengths if len(strengths) == len(shown) else None)
@@ -176,15 +176,15 @@ def read_rewards(sample: Sample) -> RequestFlow[Readout]:
 def _rewarded(index: int, completion: Completion) -> Shown:
     failure, reward = failure_of(completion), completion.reward
     if failure is None and reward is None:
-        failure = Unparsed("engine", "", "the engine gives no reward; use a reward model with --engine transformers")
+        failure = Unparsed("engine", "", "the engine returned no reward; use a reward model with --engine transformers")
     elif reward is not None and not math.isfinite(reward):
-        failure = Unparsed("engine", "", f"the reward is {reward}; check the model's weights and its dtype")
+        failure = Unparsed("engine", "", f"the reward is {reward}; check the model's weights and dtype")
     scores = None if failure is not None or reward is None else (reward,)
     return Shown(order=(index,), text="", scores=scores, failure=failure, truncations=completion.truncations)
 
 
 def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:
-    """Each word with and without a leading space."""
+    """Return each word with and without a leading space."""
     low, high = scale
     if template.reading == "letters":
         forms: Mapping[str, tuple[str, ...]] = {letter: (letter,) for letter in letters(answers)}
@@ -202,7 +202,7 @@ def _word_logprobs(completion: Completion, words: Words, template: Template) -> 
     if (failure := failure_of(completion)) is not None:
         return failure
     if completion.candidate_logprobs is None:
-        return Unparsed("engine", "", f"the engine gives no probabilities, which reading {template.reading} needs")
+        return Unparsed("engine", "", f"the engine returns no probabilities, but reading {template.reading} needs them")
     logprobs = iter(completion.candidate_logprobs)
     masses = [math.fsum(math.exp(next(logprobs)) for _ in spellings) for spellings in words.spellings.values()]
     if (mass := math.fsum(masses)) < MIN_ASSIGNED:
@@ -223,7 +223,7 @@ def _shown(
     *,
     referenced: bool,
 ) -> Shown:
-    """A letter counts as a line of the best and the worst score."""
+    """Treat a letter as a score line with the best and worst score."""
     shown = Shown(
         order=order,
         text=completion.texts[0] if completion.texts else "",
@@ -269,7 +269,7 @@ def _shares(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
-    """For letters, from the answers' shares of preference."""
+    """Return the answers' scores; for letters, from the shares of preference."""
     if readout.strengths is None:
         return None
     if reading_of(mode).reads_alone:
@@ -280,14 +280,14 @@ def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | No
 
 
 def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
-    """Return P(the first of two answers is better), in (0, 1): Bradley-Terry on their strengths."""
+    """Return P(first better) in (0, 1), from the Bradley-Terry model of two strengths."""
     odds = (strengths[0] - strengths[1]) / mode.calibration_temperature
-    smaller = math.exp(-abs(odds))  # exp of the larger odds would overflow at low temperatures
+    smaller = math.exp(-abs(odds))  # exp(odds) could overflow at low temperatures
     return (1 if odds >= 0 else smaller) / (1 + smaller)
 
 
 def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt], close_threshold: float = 0) -> Flow:
-    """Request reasons: of the given order, of both orders (`flips`), or of each answer that was read alone."""
+    """Request reasons for the given order, for both orders (`flips`), or for each answer that was judged alone."""
     template = reading_of(mode)
     indices = to_explain(judgment, mode.reasons, close_threshold)
     if indices and template.reads_alone:
@@ -301,7 +301,7 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
 
 
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
-    """`consistent` if the letters of both orders name the same answer."""
+    """Judge a pair. It is `consistent` if the letters of both orders name the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)
     orders = [shown for shown in readout.shown if len(shown.order) == 2]

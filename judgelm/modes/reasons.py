@@ -1,4 +1,4 @@
-"""Explanations of judgments: the judge continues its own reply, and the verdict does not change.
+"""Explanations of judgments: the judge continues its reply, and the verdict does not change.
 
 Source: JudgeLM, section 3.2.
 """
@@ -12,13 +12,13 @@ from judgelm.modes.flow import Flow
 from judgelm.records import Completion, Judgment, Prompt, Request, Sampling, Shown, Unparsed
 
 Reasons = Literal["none", "all", "close", "flips"]
-"""Which pairs to explain: `close` are those whose P(first better) is near 0.5, `flips` those whose orders disagree."""
+"""Which pairs to explain: `close` if P(first better) is near 0.5, `flips` if the orders disagree."""
 
 Explained = Literal["none", "all"]
 
 
 def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
-    """Indices of prompts: the first parseable one, or with `flips` both orders."""
+    """Return prompt indices: the first parseable one, or both orders for `flips`."""
     if judgment.verdict is None:
         return []
     if reasons == "flips":
@@ -40,9 +40,9 @@ def explain(
     sampling: Sampling,
     ask: Callable[[Prompt, str], Prompt] = _continued,
 ) -> Flow:
-    """Ask for the reasons of these prompts and add them to the judgment.
+    """Request reasons for these prompts and add them to the judgment.
 
-    `ask` makes the prompt for a reason from a prompt and its reply; by default the reply continues on the next line.
+    `ask` makes a reason's prompt from a prompt and its reply; by default, the reply continues on the next line.
     """
     if not indices:
         return judgment
@@ -64,5 +64,7 @@ def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
         return replace(shown, reason_failure=Unparsed("off_grammar", "", "nothing follows the score line"))
     failure = cut_off(completion, max_tokens)
     if failure is None and completion.truncations != shown.truncations:
-        failure = Unparsed("too_long", "", "the answers were cut further than for the scores, to make room for it")
+        failure = Unparsed(
+            "too_long", "", "to make room for the reason, the answers were cut further than for the scores"
+        )
     return replace(shown, reason=reason, reason_failure=failure)

@@ -1,8 +1,8 @@
-"""Released judges of other authors, with the prompts and reply formats in their cards.
+"""Judges released by others, with the prompts and reply formats in their cards.
 
-Replies are greedy by default (in the authors' code PandaLM uses 4 beams and Prometheus samples at temperature 1), and
-delimiters in answers are sanitized. Several verdicts must agree, unless one is stated as final or the card says that
-the last one counts.
+Decoding is greedy by default; in the authors' code, PandaLM uses 4 beams and Prometheus samples at temperature 1.
+Delimiters in answers are sanitized. If a reply has several verdicts, they must agree, unless one is stated as final or
+the card says that the last one counts.
 """
 
 import re
@@ -27,9 +27,9 @@ PairLabel = Literal["1", "2", "tie"]
 """Position of the better answer in the order shown."""
 
 _MAX_MARKED = 64
-"""Maximum characters between marks; longer text is not a verdict."""
+"""Maximum number of characters between marks; longer text is not a verdict."""
 _AROUND = " \t*_`\"'.:[]()：。"
-"""Characters around a verdict without meaning."""
+"""Meaningless characters around a verdict."""
 
 
 class _Marked(NamedTuple):
@@ -40,18 +40,18 @@ class _Marked(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedReply:
-    """The format of a reply: labels of a pair, the grade of an answer, or the scores of two.
+    """The format of a reply: a label for a pair, a grade for one answer, or scores for two.
 
     Attributes:
-        before: text before a verdict; empty if the verdict is the whole reply.
-        after: text after it; empty is the end of its line.
-        patterns: regular expressions instead of marks, with the verdict as first group; the first that matches is used.
+        before: text before the verdict; empty if the verdict is the whole reply.
+        after: text after the verdict; empty means the end of the line.
+        patterns: regular expressions to use instead of marks. The first group of the first match is the verdict.
         labels: verdict -> better answer or tie; case is ignored.
-        scale: lowest and highest number, instead of labels.
-        values: 1 grades an answer, 2 score a pair.
-        separator: text between two numbers of one mark; empty if each has its own marks.
+        scale: lowest and highest number, to use instead of labels.
+        values: 1 for the grade of an answer, 2 for the scores of a pair.
+        separator: text between two numbers in the same marks; empty if each number has its own.
         deducts: whether the number is subtracted from 0.
-        takes: `agreeing` requires that all verdicts agree, `last` uses the last.
+        takes: `agreeing` requires all verdicts to agree, `last` uses the last one.
 
     Example:
         >>> MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "C": "tie"})("So: [[B]]")
@@ -80,7 +80,7 @@ class MarkedReply:
                 raise ConfigError(f"pattern {pattern!r}: {error}") from error
 
     def __call__(self, text: str) -> PairLabel | Scores | Unparsed:
-        """Parse a reply without its thinking."""
+        """Parse a reply without thinking."""
         plain = text.replace("：", ":")
         marked = self._matched(plain) if self.patterns else list(self._marked(plain))
         if not marked:
@@ -121,7 +121,7 @@ class MarkedReply:
             if mark.written.casefold() in known
         ]
         if not stated:
-            return Unparsed("off_grammar", text, f"{marked[-1].written!r} is none of {', '.join(self.labels)}")
+            return Unparsed("off_grammar", text, f"{marked[-1].written!r} is not one of {', '.join(self.labels)}")
         counted = self._counted(stated, text, unmarked_verdicts(text, known) if self.before else [])
         return counted if isinstance(counted, Unparsed) else known[counted.written.casefold()]
 
@@ -162,7 +162,7 @@ def _number(text: str) -> float | None:
 
 
 Slots = Mapping[str, str]
-"""`question`, `answer_1` and, if the judge has slots for them, `answer_2`, `input`, `reference`, `rubric`."""
+"""`question`, `answer_1`, and, if the prompt has slots for them, `answer_2`, `input`, `reference`, and `rubric`."""
 
 HELPFULNESS = """\
 [Does the response do what the instruction asks, correctly, and at a useful level of detail?]
@@ -171,7 +171,7 @@ Score 2: The response addresses the instruction in part, with errors or gaps tha
 Score 3: The response addresses the instruction, with some errors, gaps or needless text.
 Score 4: The response does what the instruction asks, with only small shortcomings.
 Score 5: The response does all that the instruction asks, correctly and at a useful level of detail."""
-"""Our rubric for samples without one; pairs are compared by its first line."""
+"""Our rubric for samples without one. Pairs are compared by its first line."""
 
 _RUBRIC_SLOTS = ("rubric", "criterion", "levels", "bulleted_levels")
 _KINDS: Mapping[str, SpanKind] = {
@@ -180,20 +180,21 @@ _KINDS: Mapping[str, SpanKind] = {
     "reference": "reference",
     "answer_1": "answer",
     "answer_2": "answer",
-    **dict.fromkeys(_RUBRIC_SLOTS, "question"),  # never cut, because its last level would be lost first
+    **dict.fromkeys(_RUBRIC_SLOTS, "question"),  # never cut, because the last level would be lost first
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedPrompt:
-    """A released judge's prompt and the format of its reply.
+    """A released judge's prompt and reply format.
 
     Attributes:
-        texts: which of `input` and `reference` are shown, joined by a space -> message with slots.
-        before: text of its own wrapper before the message, with the system message; for plain text.
-        after: text of its own wrapper after the message.
-        stripped: whether answers are stripped, as in the judge's own code.
-        stop: end of the verdict, for a judge that writes it first.
+        texts: message with slots for each combination of `input` and `reference`; the key joins those shown with a
+            space.
+        before: plain text before the message in the judge's wrapper, with the system message.
+        after: plain text after the message.
+        stripped: whether answers are stripped, as in the authors' code.
+        stop: end of the verdict, if the judge writes it first.
     """
 
     id: str
@@ -208,28 +209,28 @@ class ReleasedPrompt:
 
     @cached_property
     def sha(self) -> str:
-        """sha256 (hex) over id, all texts, the wrapper and the format of the reply."""
+        """The sha256 (hex) of id, texts, wrapper, and reply format."""
         prompt = {"id": self.id, "texts": dict(self.texts), "system": self.system or ""}
         return sha_of([sha_of(prompt | {"wrapper": [self.before, self.after]}), repr(self.reply)])
 
     def takes(self, *slots: str) -> bool:
-        """True if it has any of these slots."""
+        """Return True if the prompt has any of these slots."""
         return any(f"{{{slot}}}" in text for text in self.texts.values() for slot in slots)
 
     @cached_property
     def needs_reference(self) -> bool:
-        """True if it always shows a reference."""
+        """True if the prompt always shows a reference."""
         return all("{reference}" in text for text in self.texts.values())
 
     @cached_property
     def answers(self) -> int:
-        """Number of answers that it shows."""
+        """Number of answers shown."""
         return 2 if self.takes("answer_2") else 1
 
     def render(self, slots: Slots, *, chat: bool) -> Prompt:
-        """Return the prompt; `slots` has `input` and `reference` only if they are shown.
+        """Return the prompt. `slots` has `input` and `reference` only if they are shown.
 
-        Without `chat` it is plain text in the judge's own wrapper.
+        Without `chat`, the prompt is plain text in the judge's wrapper.
         """
         shown = " ".join(name for name in ("input", "reference") if name in slots)
         text = PromptText(
@@ -247,15 +248,15 @@ class ReleasedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedMode(BatchMode):
-    """Judge as a released judge does: name the better of two answers, score both, or grade one.
+    """Judge like a released judge: name the better of two answers, score both, or grade one.
 
     If the two orders disagree, the verdict is a tie. PandaLM shows `metadata["instruction"]` and `metadata["input"]`
     separately. Prometheus grades by `metadata["rubric"]`, otherwise by `rubric`.
 
     Attributes:
-        rubric: for samples without their own; empty uses ours.
-        explain: let a judge that writes its verdict first (PandaLM) continue with a reason.
-        chat: use the tokenizer's chat template; otherwise the judge's own wrapper.
+        rubric: rubric for samples without one; empty uses ours.
+        explain: let a judge that writes its verdict first (PandaLM) add a reason.
+        chat: use the tokenizer's chat template instead of the judge's wrapper.
     """
 
     name: ClassVar[str] = "released"
@@ -278,13 +279,13 @@ class ReleasedMode(BatchMode):
         if self.both_orders and prompt.answers == 1:
             raise ConfigError(f"judge {prompt.id} grades one answer; leave --both-orders out")
         if self.reference == "use" and not prompt.takes("reference"):
-            raise ConfigError(f"judge {prompt.id} takes no reference; use --reference auto or ignore")
+            raise ConfigError(f"judge {prompt.id} does not support references; use --reference auto or ignore")
         if self.reference == "ignore" and prompt.needs_reference:
             raise ConfigError(f"judge {prompt.id} always needs a reference; use --reference use")
         if prompt.needs_reference:
             object.__setattr__(self, "reference", "use")
         if self.rubric and not prompt.takes(*_RUBRIC_SLOTS):
-            raise ConfigError(f"judge {prompt.id} takes no rubric; leave it out")
+            raise ConfigError(f"judge {prompt.id} does not support rubrics; leave it out")
         if self.explain and not prompt.stop:
             raise ConfigError(f"judge {prompt.id} always reasons before its verdict; leave explain out")
 
@@ -324,10 +325,10 @@ class ReleasedMode(BatchMode):
         return replace(judgment, scores=mean_scores(read) if read and judgment.verdict is not None else None)
 
     def check(self, sample: Sample) -> None:
-        """Require as many answers as the judge takes, and a reference if needed."""
+        """Require the right number of answers, and a reference if needed."""
         BatchMode.check(self, sample)
         if sample.reference is None and self.reference == "use":
-            raise InputError(f"sample {sample.id}: {self.template} needs a reference; give each row one")
+            raise InputError(f"sample {sample.id}: {self.template} needs a reference; add one to each row")
 
     def _render(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
         slots = {"question": sample.question}

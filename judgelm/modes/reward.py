@@ -1,4 +1,4 @@
-"""Reward models: each answer gets a number in one pass."""
+"""Reward models, which score each answer in one pass."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -15,10 +15,10 @@ from judgelm.records import RankingVerdict, Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward(ReadingMode):
-    """Score each answer with a reward model; two answers are a pair, more are ranked.
+    """Score each answer with a reward model; two answers are compared as a pair, more are ranked.
 
-    The model reads question and answer, or the dialogue of a sample with `turns`, in its own chat template. Rewards
-    have no scale. P(first better) is the logistic function of their difference (Bradley-Terry).
+    The model reads question and answer, or a dialogue (`turns`), in its chat template. Rewards have no scale. P(first
+    better) is the logistic function of their difference (Bradley-Terry).
     """
 
     name: ClassVar[str] = "reward"
@@ -38,7 +38,7 @@ class Reward(ReadingMode):
         check_threshold(self, "tie_threshold")
 
     def check(self, sample: Sample) -> None:
-        """Turns must be a dialogue."""
+        """Check that `turns` is a dialogue."""
         BatchMode.check(self, sample)
         dialogue_of(sample, referenced=False)
 

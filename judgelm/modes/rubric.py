@@ -1,10 +1,10 @@
-"""One answer, rated on the dimensions of a rubric: the judge reasons, then names a level.
+"""Rating of one answer on the dimensions of a rubric: the judge reasons, then names a level.
 
-The paper's six dimensions use its prompts, without bold and italic type and without the options `NA` of the human
-rubric. The user's own dimensions come from a YAML file such as `configs/judge/rubric.yaml`.
+The paper's six dimensions use its prompts, without bold and italic type and without the human rubric's `NA` option.
+Your own dimensions come from a YAML file such as `configs/judge/rubric.yaml`.
 
-Source: Play Favorites, section 4.2, Table 3 (scales) and appendix D (prompts); as in the authors' code, scores are
-divided by their dimension's maximum.
+Source: Play Favorites, section 4.2, Table 3 (scales), and appendix D (prompts). As in the authors' code, each score is
+divided by the maximum of its dimension.
 """
 
 import math
@@ -26,14 +26,14 @@ from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
 from judgelm.records import GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
 
 FORM = "Explanation: [Explanation], Answer: [Answer]"
-"""End of every reply."""
+"""Ending of every reply."""
 
 _SLOTS = ("{question}", "{answer_1}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The score of a level; None is a missing value (`not applicable`)."""
+    """A level's score; None is a missing value (`not applicable`)."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -43,11 +43,11 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """One dimension of the user's own rubric.
+    """One dimension of your own rubric.
 
     Attributes:
         question: what the judge is asked about the answer.
-        levels: by name; at least two have scores, all different, the highest above 0.
+        levels: name -> score. At least two levels need scores, all different, and the highest must be above 0.
         best_first: show the best level first.
     """
 
@@ -60,11 +60,11 @@ class Dimension:
     def __post_init__(self) -> None:
         texts = [self.question, *self.levels, *(level.description for level in self.levels.values())]
         if not self.question.strip() or any(slot in text for slot in _SLOTS for text in texts):
-            raise ConfigError(f"rubric question {self.question!r}: it must not be blank or contain {_SLOTS[0]}")
+            raise ConfigError(f"rubric question {self.question!r} must not be blank or contain {_SLOTS[0]}")
         for name in self.levels:
             named = any(character.isalnum() for character in name)
             if not named or parse_level(f"Answer: {name}", list(self.levels)) != name:
-                raise ConfigError(f"rubric level {name!r}: empty, or like another level; rename it")
+                raise ConfigError(f"rubric level {name!r} is empty or duplicates another level; rename it")
         scores = [level.score for level in self.levels.values() if level.score is not None]
         if len(scores) < 2 or len(set(scores)) < len(scores) or not all(math.isfinite(score) for score in scores):
             raise ConfigError(f"rubric scores {scores}: at least two levels need scores, all different")
@@ -77,8 +77,8 @@ class Scale:
     """A dimension with its prompt.
 
     Attributes:
-        text: its prompt, with `{question}` and `{answer_1}`.
-        levels: level -> score (None for a missing value), as the prompt lists them.
+        text: prompt with `{question}` and `{answer_1}`.
+        levels: level -> score (None for a missing value), in the order of the prompt.
     """
 
     name: str
@@ -87,12 +87,12 @@ class Scale:
 
     @property
     def maximum(self) -> float:
-        """The highest score, which divides the others."""
+        """The highest score, by which scores are divided."""
         return max(score for score in self.levels.values() if score is not None)
 
 
 def scale_of(name: str, dimension: Dimension) -> Scale:
-    """A prompt in the paper's form; the words around the user's are ours."""
+    """Return a prompt in the paper's format; the words around yours are ours."""
     ordered = sorted(
         dimension.levels.items(),
         key=lambda item: (item[1].score is None, (item[1].score or 0) * (-1 if dimension.best_first else 1)),
@@ -116,7 +116,7 @@ def _prompt_text(text: str) -> PromptText:
 
 
 def scales_sha(scales: Sequence[Scale]) -> str:
-    """Return sha256 (hex) over names, prompts and scores."""
+    """Return the sha256 (hex) of names, prompts, and scores."""
     return sha_of([[scale.name, scale.text.text, list(scale.levels.items())] for scale in scales])
 
 
@@ -129,23 +129,23 @@ def _papers(name: str, fields: Mapping[str, Any]) -> Scale:
 
 _TEXTS = read_texts(Path(__file__).with_name("play_favorites.toml"))
 PLAY_FAVORITES = {name: _papers(name, fields) for name, fields in _TEXTS.items()}
-"""The paper's dimensions by name, in the order of its Table 1."""
+"""The paper's dimensions by name, in the order of Table 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric(BatchMode):
     """Rate one answer.
 
-    `shown` has one entry per dimension: `part` is the dimension, `label` the level, `scores` its score. The verdict is
-    the mean of score divided by the dimension's maximum, over the dimensions with a score. A judgment fails if a
-    dimension failed, or if no dimension has a score.
+    `shown` has one entry per dimension: `part` is the dimension, `label` the level, and `scores` its score. Each score
+    is divided by its dimension's maximum, and the verdict is the mean over the dimensions with a score. A judgment
+    fails if a dimension fails or none has a score.
 
     Attributes:
-        dimensions: names of the user's own and the paper's dimensions (`completeness`, `conciseness`,
-            `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). The default is all of the
-            user's own, or without those all six.
-        rubric: the user's own dimensions by name; see `configs/judge/rubric.yaml`.
-        accept_missing: if some dimensions failed, use the mean of the others instead of failing.
+        dimensions: your own dimensions, or the paper's (`completeness`, `conciseness`, `logical_robustness`,
+            `logical_correctness`, `helpfulness`, `faithfulness`). The default is all your own, or all six of the paper
+            if you have none.
+        rubric: your own dimensions by name; see `configs/judge/rubric.yaml`.
+        accept_missing: if some dimensions fail, use the mean of the others instead of failing.
         retry_unparseable: request the most probable level after an unparseable reply.
     """
 
@@ -167,26 +167,26 @@ class Rubric(BatchMode):
     def __post_init__(self) -> None:
         check_above_zero(self, "max_tokens")
         if taken := sorted(self.rubric.keys() & PLAY_FAVORITES.keys()):
-            raise ConfigError(f"rubric {taken[0]}: one of the paper's dimensions has this name; rename yours")
+            raise ConfigError(f"rubric {taken[0]}: this is the name of one of the paper's dimensions; rename yours")
         known = [*self.rubric, *PLAY_FAVORITES]
         for name in self.dimensions:
             if name not in known:
                 raise not_found("dimension", name, known)
         if len(set(self.dimensions)) < len(self.dimensions):
-            raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one occurs twice; name each once")
+            raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one is listed twice; list each once")
 
     @property
     def template(self) -> str:
-        """`play-favorites`, or `own-rubric` if a dimension is the user's."""
+        """`play-favorites`, or `own-rubric` if a dimension is your own."""
         return "play-favorites" if all(scale.name in PLAY_FAVORITES for scale in self.scales()) else "own-rubric"
 
     @property
     def template_sha(self) -> str:
-        """Hash of the prompts and levels of the dimensions."""
+        """Hash of the dimensions' prompts and levels."""
         return scales_sha(self.scales())
 
     def scales(self) -> list[Scale]:
-        """Return the dimensions in the order asked."""
+        """Return the dimensions in the order in which they are judged."""
         names = self.dimensions or tuple(self.rubric) or tuple(PLAY_FAVORITES)
         return [scale_of(name, self.rubric[name]) if name in self.rubric else PLAY_FAVORITES[name] for name in names]
 

@@ -1,6 +1,6 @@
-"""Judging with the judge's own answers: correctness of one answer (Self-Reference), the better of two (SSR-Judge).
+"""Judging with the judge's own answers: correctness of one answer (Self-Reference), or the better of two (SSR-Judge).
 
-Answers of an earlier run are reused: `metadata["solves"]`, a list of `{"text": ..., "answer": ...}`.
+Answers from an earlier run are reused if `metadata["solves"]` lists them as `{"text": ..., "answer": ...}`.
 
 Source: Self-Reference, equations 2 and 6, section 5.1, Figures 3 and 8 to 11; SSR-Judge, sections 3.2 to 3.4 and 4.1 (k
 = 5, temperature 0.7, tau = 4/5), equations 1 and 2.
@@ -29,12 +29,12 @@ from judgelm.prompts.self_reference import (
 from judgelm.records import Judgment, Request, Sample, SelfAnswer, Unparsed
 
 _NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
-"""A base model does not end its reply, but begins another question."""
+"""Base models do not end their reply, but begin another question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """Ask the judge the question itself, `count` times in one request (k in the papers)."""
+    """Ask the judge the question `count` times in one request (k in the papers)."""
 
     task: Task
     count: int
@@ -45,10 +45,10 @@ class Solver:
 
     def __post_init__(self) -> None:
         if self.count > 1 and self.temperature == 0:
-            raise ConfigError(f"{self.count} solves at temperature 0 are all the same; set a temperature above 0")
+            raise ConfigError(f"{self.count} solves at temperature 0 are identical; set a temperature above 0")
 
     def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
-        """Return the sample's saved answers, otherwise new ones in the order drawn."""
+        """Return the sample's saved answers, or new ones in sampling order."""
         if (saved := self.saved(sample)) is not None:
             return saved
         [completion] = yield [self.request(sample)]
@@ -71,10 +71,10 @@ class Solver:
         return Request(key="solve", prompt=prompt, sampling=replace(sampling, n=self.count))
 
     def saved(self, sample: Sample) -> tuple[SelfAnswer, ...] | None:
-        """Return the first `count` answers that an earlier run saved in the sample; None if there are none.
+        """Return the first `count` answers saved by an earlier run, if any.
 
         Raises:
-            InputError: they have another form, or there are fewer than `count`.
+            InputError: their format is wrong, or there are fewer than `count`.
         """
         solves = sample.metadata.get("solves")
         if solves is None:
@@ -99,7 +99,7 @@ class Solver:
 
 
 def stops(*, chat: bool) -> tuple[str, ...]:
-    """Base models would begin another question."""
+    """Return stop strings; without them, base models begin another question."""
     return () if chat else _NEXT_QUESTION
 
 
@@ -118,16 +118,16 @@ _read = partial(read_verdict, labels=LABELS)
 class Correctness(BatchMode):
     """Judge one answer as `correct` or `incorrect`.
 
-    The answer is never cut, because the judged part is at its end; a prompt that does not fit is a `too_long` failure.
-    The sample's reference is never shown; judgments are compared with it.
+    The answer is never cut, because the judged part is at its end. A prompt that does not fit is a `too_long` failure.
+    The sample's reference is never shown; it is used only for evaluation.
 
     Attributes:
         task: `number` and `choice` judge an answer to the question. `preference` is the meta-judge: the answer is a
-            judge's verdict `[[A]]`, `[[B]]` or `[[C]]` on the two answers in the sample's `pair`.
-        self_reference: `cot` shows no reference (Figures 8, 9). `guided` shows the judge's own whole answer as the
-            reference (Figures 10, 11): the first of the sample's `solves`, or a new one.
+            judge's verdict (`[[A]]`, `[[B]]`, or `[[C]]`) on the two answers in the sample's `pair`.
+        self_reference: `cot` shows no reference (Figures 8 and 9). `guided` shows the judge's own complete answer as
+            the reference (Figures 10 and 11). The answer is the first of the sample's `solves`, or a new one.
         distribution: request P(correct) at the label.
-        solve_tokens: maximum tokens of the judge's own answer.
+        solve_tokens: token limit for the judge's own answer.
     """
 
     name: ClassVar[str] = "correctness"
@@ -154,14 +154,14 @@ class Correctness(BatchMode):
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Return True for guided self-reference."""
+        """Return True if self-reference is guided."""
         return options.get("self_reference") == "guided"
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Judge a sample."""
         solved = (yield from self._solver()(sample)) if self.self_reference == "guided" else ()
-        if isinstance(solved, Unparsed):  # without an own answer there is nothing to judge with
+        if isinstance(solved, Unparsed):  # the judge needs an answer of its own as the reference
             return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
         reference = solved[0].text if solved else None
         prompt = judging_prompt(sample, self.task, reference, chat=self.chat)
@@ -193,22 +193,22 @@ _read_ssr = partial(read_verdict, labels=PLACES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveSelfReference(LabelPairMode):
-    """Judge a pair with the judge's own majority answer as the reference, if enough of its answers agree.
+    """Judge a pair with the judge's majority answer as the reference, if enough answers agree.
 
-    The judge answers the question `solves` times. If the most common final answer has at least the share `tau`, it is
-    shown as correct, without its reasoning; of equally common answers the first counts. If the two orders disagree, the
-    verdict is a tie. Responses are never cut, because the final answer is at the end, and the sample's reference is
-    never shown.
+    The judge answers the question `solves` times. If the share of the most common final answer is at least `tau`, it is
+    shown as correct, without its reasoning. Among equally common answers, the first is used. If the two orders
+    disagree, the verdict is a tie. Responses are never cut, because the final answer is at the end. The sample's
+    reference is never shown.
 
     Attributes:
-        when: `selective`; or for comparison `always` (the majority answer whatever the agreement) or `never` (no own
-            answers).
+        when: `selective`, or, for comparison, `always` (show the majority answer whatever the agreement) or `never`
+            (show none).
         task: `choice` or `number`.
-        solves: number of own answers, k. Saved `solves` of the sample are used instead of new ones.
+        solves: number of the judge's answers, k. The sample's saved `solves` replace new ones.
         tau: minimum agreement to show the answer, in [0, 1].
-        solve_temperature: of the own answers; above 0 if there are several.
-        solve_tokens: maximum tokens of each.
-        distribution: request P(first better) at the verdict, averaged over the orders.
+        solve_temperature: temperature of these answers; above 0 if there are several.
+        solve_tokens: token limit for each of these answers.
+        distribution: request P(first better) at the verdict, averaged over both orders.
     """
 
     name: ClassVar[str] = "ssr"
@@ -236,11 +236,11 @@ class SelectiveSelfReference(LabelPairMode):
 
     def __post_init__(self) -> None:
         if self.task == "preference":
-            raise ConfigError("task preference has no final answers to compare; use choice or number")
+            raise ConfigError("task preference has no final answers to compare; use task choice or number")
         if not 0 <= self.tau <= 1:
             raise ConfigError(f"tau is {self.tau}; it must be from 0 to 1")
         check_above_zero(self, "max_tokens", "solves", "solve_tokens")
-        self._solver()  # raises where its options do not fit
+        self._solver()  # raises an error if the options are invalid
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
@@ -269,7 +269,7 @@ class SelectiveSelfReference(LabelPairMode):
         self._solver().request(sample)
 
     def reference_of(self, solved: Sequence[SelfAnswer]) -> str | None:
-        """The majority answer, if it is shown."""
+        """The majority answer, if shown."""
         if self.when == "never" or not solved:
             return None
         common = majority([solve.answer for solve in solved])

@@ -1,4 +1,4 @@
-"""One answer, graded against a reference or another answer, or alone.
+"""Grading of one answer, alone or against a reference or another answer.
 
 Source: JudgeLM, section 6.4 and Figures 5 and 17.
 """
@@ -35,10 +35,10 @@ class Single(ReadingMode):
     Attributes:
         against: `reference` shows the reference as the first answer of a pair and prefills its full score (Figure 5).
             `anchor` shows `metadata["anchor"]`, or else the reference, as the first answer, and the judge scores both.
-            `nothing` grades the answer alone; no released judge was trained on that prompt. `auto` uses the first of
-            these that the sample has.
-        distribution: request the probability of every score; `Shown.grades` then has the expected grade.
-        max_tokens: maximum tokens of the score line.
+            `nothing` grades the answer alone; no released judge was trained on that prompt. `auto` uses the first
+            option that the sample supports.
+        distribution: request the probability of every score. `Shown.grades` then contains the expected grade.
+        max_tokens: token limit for the score line.
     """
 
     name: ClassVar[str] = "single"
@@ -66,18 +66,18 @@ class Single(ReadingMode):
         if reading_of(self).reads_alone and self.against == "anchor":
             raise ConfigError("against=anchor compares two answers; use --reading letters or score-line")
         if self.distribution:
-            score_lines(self.scale, self.step)  # raises where the scale has too many
+            score_lines(self.scale, self.step)  # raises an error if the scale has too many scores
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """Policy for references."""
+        """When to show references."""
         if self.against == "reference":
             return "use"
         return "ignore" if self.against == "nothing" else "auto"
 
     @property
     def template_sha(self) -> str:
-        """Hash of every prompt that `against` allows."""
+        """Hash of all prompts that `against` allows."""
         template = get_template(self.template)
         if template.reads_words:
             return template.sha
@@ -87,20 +87,20 @@ class Single(ReadingMode):
         return hashlib.sha256(" ".join(shas.values()).encode()).hexdigest()
 
     def check(self, sample: Sample) -> None:
-        """Require one answer, and what it is graded against."""
+        """Require one answer, and the reference or anchor if needed."""
         BatchMode.check(self, sample)
         anchor = sample.metadata.get(_ANCHOR)
         template = reading_of(self)
         if template.reads_alone and anchor is not None and self.against == "auto":
-            raise _wrong(sample, f"reading {template.reading} shows no anchor; use letters, or against=nothing")
+            raise _wrong(sample, f"reading {template.reading} cannot show an anchor; use letters, or against=nothing")
         if template.reading == "letters" and self._compared_with(sample) is None:
-            raise _wrong(sample, "reading letters needs it or a reference; give one, or use --reading yes-no")
+            raise _wrong(sample, "reading letters needs an anchor or a reference; add one, or use --reading yes-no")
         if anchor is not None and not isinstance(anchor, str) and self.against in ("auto", "anchor"):
             raise _wrong(sample, "expected a string")
         if self.against == "reference" and sample.reference is None:
-            raise InputError(f"sample {sample.id}: no reference to grade against; give one, or use against=auto")
+            raise InputError(f"sample {sample.id}: no reference to grade against; add one, or use against=auto")
         if self.against == "anchor" and anchor is None and sample.reference is None:
-            raise _wrong(sample, "no anchor; give one, also in a references file, or use against=auto")
+            raise _wrong(sample, "no anchor; add one to the row or to a references file, or use against=auto")
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:

@@ -1,7 +1,7 @@
-"""Separation of thinking from replies, between every flow and its engine.
+"""Separation of thinking from replies, between flow and engine.
 
-A flow only sees replies; the thinking is in `Completion.thinking`. With thinking `on` a judge thinks once about each
-prompt; reasons, retries and label probabilities reuse that thinking.
+A flow only sees replies; the thinking is in `Completion.thinking`. With thinking `on`, a judge thinks once per prompt.
+Reasons, retries, and label probabilities reuse that thinking.
 """
 
 from dataclasses import replace
@@ -12,10 +12,10 @@ from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
 from judgelm.records import Completion, FinishReason, Request, Sampling, Span
 
 _AFTER_THINKING = "\n\n"
-"""Separator of Qwen's, DeepSeek's and GLM's models between thinking and reply."""
+"""Separator between thinking and reply in Qwen, DeepSeek, and GLM models."""
 
 _Blocks = dict[tuple[tuple[Span, ...], bool], str]
-"""The judge's thinking about each prompt of a flow, as written."""
+"""The judge's verbatim thinking about each prompt of a flow."""
 
 
 class _Step(NamedTuple):
@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 
 def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestFlow[Result]:
-    """Separate the thinking from the replies that the flow is sent."""
+    """Separate thinking from the replies sent to the flow."""
     if thinking.mode == "on":
         blocks: _Blocks = {}
         return map_rounds(flow, lambda requests: interleave([_answered(each, thinking, blocks) for each in requests]))
@@ -37,10 +37,10 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
 
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:
-    """Finish reason `thinking` if nothing else was written."""
+    """Separate thinking; the finish reason is `thinking` if there is no reply."""
     replies = [separate(text, bare=not thinking.resumes) for text in completion.texts]
     if not any(reply.block for reply in replies) and "thinking" not in completion.finish_reasons:
-        return completion  # nearly always
+        return completion  # the usual case
     from_server = completion.thinking or ("",) * len(replies)  # some servers separate it themselves
     thoughts = [
         "\n\n".join(filter(None, (before, reply.thinking))) for before, reply in zip(from_server, replies, strict=True)
@@ -64,8 +64,10 @@ def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
 
 def _endless(thinking: Thinking) -> str:
     if thinking.mode == "on":
-        return f"thinking has no end within {thinking.max_tokens} tokens; use more --thinking-tokens or --thinking off"
-    return "the judge thinks before it replies but has no tokens for it; use --thinking on, or off if it supports that"
+        return (
+            f"thinking does not end within {thinking.max_tokens} tokens; raise --thinking-tokens or use --thinking off"
+        )
+    return "the judge thinks before it replies but has no tokens to do so; use --thinking on, or off if supported"
 
 
 def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestFlow[Completion]:
@@ -75,7 +77,7 @@ def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestF
         return _at_once(step, received, thinking, blocks)
     text = received.texts[0] if step.request.prompt.chat else f"{OPEN}\n{received.texts[0]}"
     separation = _thoughts(text)
-    while (left := _left(text, received, thinking)) and not separation.closed:  # the closing tag was a quotation
+    while (left := _left(text, received, thinking)) and not separation.closed:  # the closing tag was quoted
         sent = replace(
             step.sent,
             prompt=replace(step.sent.prompt, prefill=text),
@@ -99,7 +101,7 @@ def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestF
 
 
 def _left(text: str, received: Completion, thinking: Thinking) -> int:
-    """Tokens left for thinking after a quoted closing tag; otherwise 0."""
+    """Return the tokens left for thinking after a quoted closing tag, or 0."""
     interrupted = received.finish_reasons[0] == "stop" and text.endswith(CLOSE)
     return max(0, thinking.max_tokens - received.completion_tokens) if interrupted else 0
 
@@ -122,7 +124,7 @@ def _step(request: Request, thinking: Thinking, blocks: _Blocks) -> _Step:
             )
             opened = replace(prompt, prefill="" if prompt.chat else f"{OPEN}\n")
             return _Step(replace(request, prompt=opened, sampling=first, candidates=()), request, thinks_first=True)
-    elif prompt.prefill:  # a continued reply needs no more thinking
+    elif prompt.prefill:  # a continued reply needs no further thinking
         return _Step(request, request)
     max_tokens = sampling.max_tokens + thinking.max_tokens
     room = replace(sampling, max_tokens=max_tokens, stop=(), reserve=_reserve(sampling, thinking))

@@ -1,8 +1,8 @@
-"""Trajectories of agents, judged by statements, or matched with a reference without a model.
+"""Agent trajectories, judged by statements or matched with a reference without a model.
 
-The statement is at the end of the prompt, so that all tasks share the trajectory as a prefix.
+The statement ends the prompt, so that all tasks share the trajectory as a prefix.
 
-Source: agentevals (trajectory accuracy; strict, unordered, subset and superset match); the statements are ours.
+Source: agentevals (trajectory accuracy; strict, unordered, subset, and superset match); the statements are ours.
 """
 
 from collections.abc import Mapping
@@ -35,18 +35,18 @@ _PROBE = '[{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory(ReadingMode):
-    """Judge one trajectory of an agent, or two of the same task as a pair.
+    """Judge one agent trajectory, or two for the same task as a pair.
 
     `Judgment.shown` has one entry per prompt, with the task as its `part`. The first task decides. An unparseable reply
-    fails the judgment. If the reference is a trajectory, its tool calls are compared as well (`Judgment.matches`).
+    fails the judgment. If the reference is a trajectory, tool calls are compared as well (`Judgment.matches`).
 
     Attributes:
-        tasks: `outcome`, `plan`, `tools` (choice and arguments), `results` (their use), `safety`. Without tasks no
-            model is asked, and the verdict is `match` or `mismatch` with the reference.
-        criterion: the user's own statement, instead of the tasks.
+        tasks: `outcome`, `plan`, `tools` (choice and arguments), `results` (their use), and `safety`. Without tasks, no
+            model is used, and the verdict is `match` or `mismatch` with the reference.
+        criterion: your own statement, instead of the tasks.
         match: which field of `judgelm.records.TrajectoryMatch` decides if there are no tasks.
-        arguments: `exact` compares calls with their arguments, `ignore` without.
-        reasons: `all` requests the reason of each reply.
+        arguments: `exact` compares the arguments of calls, `ignore` does not.
+        reasons: `all` requests a reason for each reply.
     """
 
     name: ClassVar[str] = "trajectory"
@@ -71,34 +71,36 @@ class Trajectory(ReadingMode):
         check_above_zero(self, "step", "reason_tokens", "calibration_temperature")
         template = get_template(self.template)
         if self.statements and not template.reads_words:
-            raise ConfigError(f"template {template.id} scores no trajectories; use --reading yes-no, letters or grade")
+            raise ConfigError(
+                f"template {template.id} cannot judge trajectories; use --reading yes-no, letters, or grade"
+            )
         if template.reads_words:
             object.__setattr__(self, "template", f"{template.reading}-trajectory")
         if template.reading == "grade":
-            score_lines(self.scale, self.step)  # raises where the scale has too many
+            score_lines(self.scale, self.step)  # raises an error if the scale has too many scores
         if len(set(self.tasks)) < len(self.tasks):
-            raise ConfigError(f"tasks {', '.join(self.tasks)}: one occurs twice; name each once")
+            raise ConfigError(f"tasks {', '.join(self.tasks)}: one is listed twice; list each once")
         if self.criterion is not None and not self.criterion.strip():
-            raise ConfigError("criterion is empty; state it in words, or leave it out")
+            raise ConfigError("criterion is empty; describe it in words, or leave it out")
         check_threshold(self, "tie_threshold")
         if not self.statements and self.reference == "ignore":
             raise ConfigError("nothing to judge by: name a task, or show references")
 
     @property
     def statements(self) -> Mapping[str, str]:
-        """Statements by the name of the part."""
+        """Statement by part name."""
         if self.criterion is not None:
             return {"criterion": self.criterion}
         return {task: STATEMENTS[task] for task in self.tasks}
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template, the statements and the form of steps."""
+        """Hash of the template, the statements, and the format of steps."""
         steps = [span.text for span in trajectory_spans(_PROBE, 0, "a")]
         return sha_of([get_template(self.template).sha, self.statements, steps])
 
     def check(self, sample: Sample) -> None:
-        """Check the trajectories."""
+        """Check that the trajectories are valid."""
         where, count = f"sample {sample.id}", len(sample.answers)
         BatchMode.check(self, sample)
         for number, answer in enumerate(sample.answers, 1):
@@ -107,7 +109,9 @@ class Trajectory(ReadingMode):
             except InputError as error:
                 raise InputError(f"{where}: trajectory {number}: {error}") from error
         if not self.statements and (count != 1 or reference_steps(sample.reference) is None):
-            raise InputError(f"{where}: a match needs one trajectory and a trajectory as reference; or name tasks")
+            raise InputError(
+                f"{where}: a match needs one trajectory and a trajectory as its reference; add them, or set tasks"
+            )
         if self.statements and count == 1 and reading_of(self).reading == "letters":
             raise InputError(f"{where}: reading letters compares trajectories; use --reading yes-no for one")
 
@@ -146,8 +150,8 @@ class Trajectory(ReadingMode):
 
 
 def _cut_alike(sample: Sample, readout: Readout) -> Unparsed | None:
-    """Return the failure of two trajectories, read alone, that differ only in elided texts."""
+    """Return a failure if two trajectories, judged alone, differ only in elided texts."""
     cut = all(len(reply.order) == 1 and reply.truncations for reply in readout.shown)
     if readout.strengths is None or len(set(sample.answers)) == 1 or len(set(readout.strengths)) == 2 or not cut:
         return None
-    return Unparsed("equal_after_cut", "", "both trajectories were cut, and the judge reads them as equal")
+    return Unparsed("equal_after_cut", "", "both trajectories were cut, and the judge rates them equal")

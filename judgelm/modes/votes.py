@@ -1,4 +1,4 @@
-"""Several verdicts on one sample become one: of different judges, or of one judge that is sampled several times.
+"""Combination of several verdicts on a sample, from different judges or from repeated samples of one judge.
 
 Source: Wang et al. 2023 (self-consistency); J1 (Whitehouse et al. 2025).
 """
@@ -36,21 +36,21 @@ Vote = TypeVar("Vote", str, Winner)
 VoteRule = Literal["majority", "mean"]
 
 TEMPERATURE = 0.7
-"""Default temperature of votes, as in the paper on self-consistency."""
+"""Default temperature for votes, as in the self-consistency paper."""
 _CORRECT = ("incorrect", "correct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voted(BatchMode):
-    """A mode whose judge reasons first, sampled several times.
+    """Sample a judge that reasons first several times.
 
-    Under `majority` the most frequent verdict wins (equally frequent ones are a tie for pairs, `undecided` for labels),
-    and sampling stops once the rest cannot change it. Under `mean` the mean of P(first better) or P(correct) decides; a
-    vote without probability counts as 1, 0.5 or 0. Grades are averaged and rankings combined by Borda count under
-    either rule. If at most half of the replies are readable, the judgment fails.
+    Under `majority`, the most frequent verdict wins, and sampling stops once further votes cannot change it. Equal
+    counts are a tie for pairs and `undecided` for labels. Under `mean`, the mean of P(first better) or P(correct)
+    decides; a vote without a probability counts as 1, 0.5, or 0. Both rules average grades and combine rankings by
+    Borda count. If at most half of the replies are parseable, the judgment fails.
 
     Attributes:
-        mode: the judge's mode; its temperature is above 0.
+        mode: the judge's mode, with a temperature above 0.
         votes: maximum number of samples, at least 2.
         vote_rule: `majority` or `mean`.
     """
@@ -65,7 +65,7 @@ class Voted(BatchMode):
         if self.vote_rule not in get_args(VoteRule):
             raise not_found("vote_rule", self.vote_rule, get_args(VoteRule))
         if not getattr(self.mode, "temperature", 0) > 0:
-            raise ConfigError(f"{self.votes} votes at temperature 0 are all the same; set a temperature above 0")
+            raise ConfigError(f"{self.votes} votes at temperature 0 are identical; set a temperature above 0")
 
     @property
     def name(self) -> str:
@@ -89,7 +89,7 @@ class Voted(BatchMode):
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """The mode's policy for references."""
+        """When the mode shows references."""
         return self.mode.reference
 
     def check(self, sample: Sample) -> None:
@@ -101,13 +101,13 @@ class Voted(BatchMode):
         drawn: list[Judgment] = []
         while count := self._next_round(drawn):
             mode: Any = self.mode
-            # the engine gives each of a request's replies its own seed
+            # the engine uses a different seed for each reply of a request
             round_mode = replace(mode, seed=mode.seed + len(drawn))
             drawn += yield from map_rounds(interleave([round_mode(sample) for _ in range(count)]), _ask_once)
         return self._conclude(drawn)
 
     def _next_round(self, drawn: Sequence[Judgment]) -> int:
-        """Return the minimum number of further votes that could decide; 0 if the rest cannot change the verdict."""
+        """Return the minimum number of further votes that could decide; 0 if none can change the verdict."""
         rest, quorum = self.votes - len(drawn), self.votes // 2 + 1
         verdicts = [judgment.verdict for judgment in drawn if judgment.verdict is not None]
         if self.vote_rule == "mean" or any(isinstance(verdict, GradeVerdict | RankingVerdict) for verdict in verdicts):
@@ -165,7 +165,7 @@ class Voted(BatchMode):
 
 
 def _ask_once(requests: list[Request]) -> Round:
-    """Merge requests that only differ in their keys into one request for several replies."""
+    """Merge requests that differ only in their keys into one request for several replies."""
     equal: dict[Request, list[int]] = {}
     for index, request in enumerate(requests):
         equal.setdefault(replace(request, key=""), []).append(index)
@@ -211,7 +211,7 @@ def _value(judgment: Judgment) -> float | None:
 
 def _unread(drawn: Sequence[Judgment], votes: int) -> Unparsed:
     failures = [judgment.failure for judgment in drawn if judgment.failure is not None]
-    why = f"{len(failures)} of {len(drawn)} votes failed, of {votes} asked for; the first: {failures[0].why}"
+    why = f"{len(failures)} of {len(drawn)} votes failed ({votes} requested); the first: {failures[0].why}"
     return replace(failures[0], why=why.removesuffix("; the first: "))
 
 
@@ -221,7 +221,7 @@ def _of_vote(shown: Shown, vote: int) -> Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """The conclusion of a judge, a family of judges or the panel."""
+    """The conclusion of a judge, a family of judges, or the panel."""
 
     verdict: Verdict
     scores: tuple[float, ...] | None = None
@@ -229,9 +229,9 @@ class Opinion:
 
 
 def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, comparable: bool) -> Opinion | Unparsed:
-    """Combine opinions with one kind of verdict; `undecided` if a vote is split.
+    """Combine opinions with the same kind of verdict; a split vote is `undecided`.
 
-    `comparable` means that all scores are on one scale and can be averaged; rule `mean` needs that.
+    `comparable` means that all scores are on the same scale and can be averaged. Rule `mean` requires it.
     """
     verdicts = [opinion.verdict for opinion in opinions]
     if len({type(opinion) for opinion in verdicts}) != 1:
@@ -248,7 +248,7 @@ def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, compa
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return a verdict as a word: `1`, `tie`, `correct`, `7.5`, `2>1=3` (answers counted from 1)."""
+    """Return a verdict as a word: `1`, `tie`, `correct`, `7.5`, or `2>1=3` (answers count from 1)."""
     match verdict:
         case PairVerdict():
             return str(verdict.winner)

@@ -1,1 +1,1 @@
-"""Prompt templates, and how they become the tokens that a judge reads."""
+"""Prompt templates, and their conversion to tokens."""

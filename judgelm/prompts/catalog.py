@@ -1,14 +1,15 @@
-"""Prompt templates by id, and how they turn a sample into a `Prompt`.
+"""Prompt templates by id, which turn a sample into a `Prompt`.
 
-A template has one layout per number of answers. The hash of the pair's layout is in every judge card and run file, so
+A template has one layout per number of answers. Every judge card and run file contains the hash of the pair layout, so
 that training and judging use the same bytes.
 
 - `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on.
-- `judgelm-paper`: the prompts of Figures 3 to 6; `judgelm-chat`: the same words as chat messages.
-- `judgelm-compact`: short markers, for judges of a few million parameters.
+- `judgelm-paper`: the prompts in Figures 3 to 6; `judgelm-chat`: the same words as chat messages.
+- `judgelm-compact`: short markers, for judges with a few million parameters.
 - `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
-et al. 2025) and RM-R1 (Chen et al. 2025); the words are ours. - `letters`, `yes-no`, `grade`: for any instruct model,
-see `judgelm.modes.readings`. - `reward`: for reward models, which read question and answer as a chat.
+  et al. 2025) and RM-R1 (Chen et al. 2025); the words are ours.
+- `letters`, `yes-no`, `grade`: for any instruct model; see `judgelm.modes.readings`.
+- `reward`: for reward models, which read question and answer as a chat.
 """
 
 import hashlib
@@ -28,11 +29,11 @@ from judgelm.prompts.trajectory import STEP_MARKER, reference_spans, trajectory_
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 Messages = tuple[tuple[Role | None, str], ...]
-"""(role, text) of each message; a message of role None is plain text."""
+"""(role, text) of each message; role None means plain text."""
 
 
 def sha_of(content: object) -> str:
-    """Return sha256 (hex) over canonical JSON."""
+    """Return the sha256 (hex) of canonical JSON."""
     return hashlib.sha256(json.dumps(content, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
 
@@ -52,8 +53,8 @@ def fill(
 ) -> Prompt:
     """Fill the slots of a prompt.
 
-    `messages` are (role, text with slots such as `{question}`). The slots' spans have no role, and `sanitizer` is for
-    their untrusted text. `chat` means that the tokenizer's chat template wraps the messages.
+    `messages` are (role, text with slots such as `{question}`). The slots' spans have no role; `sanitizer` cleans their
+    untrusted text. With `chat`, the tokenizer's chat template wraps the messages.
     """
     spans: list[Span] = []
     sanitized = 0
@@ -73,24 +74,24 @@ def fill(
 def _pieces(role: Role | None, message: str, slots: tuple[str, ...]) -> list[Span | str]:
     texts = re.split(rf"\{{({'|'.join(slots)})\}}", message)
     pieces = [text if index % 2 else Span(text, "template", role) for index, text in enumerate(texts)]
-    # an empty message stays, because a chat template would replace a missing one by its default
+    # keep empty messages, because chat templates replace a missing one with a default
     return [piece for piece in pieces if isinstance(piece, str) or piece.text or len(texts) == 1]
 
 
 ONE_ANSWER: Mapping[str, SpanKind] = {"question": "question", "answer_1": "answer"}
-"""Slots of a prompt about one answer."""
+"""Slots of prompts about one answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptText:
-    """One prompt with slots, for a chat template or as plain text.
+    """A prompt with slots, for a chat template or as plain text.
 
     Attributes:
         text: user message, with `{question}` and other slots.
-        kinds: possible slots -> kind of their content; only an `answer` is cut to fit the window.
-        delimiters: markers of blocks and verdicts; their confusables in untrusted text are sanitized.
-        before: text before the message in plain text.
-        after: end of the plain text, where no chat template opens the reply.
+        kinds: slot -> kind of its content; only `answer` is cut to fit the window.
+        delimiters: markers of blocks and verdicts, whose confusables in untrusted text are sanitized.
+        before: plain text before the message.
+        after: plain text after it, which opens the reply.
     """
 
     text: str
@@ -102,7 +103,7 @@ class PromptText:
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """Slots that the text has."""
+        """Slots in the text."""
         return tuple(slot for slot in self.kinds if f"{{{slot}}}" in self.text)
 
     def render(self, values: Mapping[str, str], *, chat: bool) -> Prompt:
@@ -117,25 +118,25 @@ class PromptText:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptFamily:
-    """All prompts of one mode by name, under one template id."""
+    """A mode's prompts by name, under one template id."""
 
     id: str
     texts: Mapping[str, PromptText]
 
     @cached_property
     def sha(self) -> str:
-        """sha256 (hex) over the id and all texts."""
+        """The sha256 (hex) of id and texts."""
         return sha_of({"id": self.id, "texts": {name: text.text for name, text in self.texts.items()}})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The messages for one number of answers.
+    """Messages for one number of answers.
 
     Attributes:
-        plain: messages without reference; None if a reference is always shown.
+        plain: messages without a reference; None if one is always shown.
         with_reference: messages with `{reference}`.
-        delimiters: markers of the blocks. `{n}` is any number.
+        delimiters: markers of the blocks; `{n}` is any number.
     """
 
     plain: Messages | None
@@ -144,11 +145,11 @@ class Layout:
 
     @cached_property
     def sanitizer(self) -> Sanitizer:
-        """Sanitizes confusables of the delimiters."""
+        """The sanitizer for confusables of the delimiters."""
         return sanitizer_for(self.delimiters)
 
     def messages(self, *, referenced: bool) -> Messages:
-        """Return the messages with or without reference."""
+        """Return the messages with or without a reference."""
         if referenced:
             return self.with_reference
         assert self.plain is not None, "this layout always has a reference"
@@ -156,8 +157,8 @@ class Layout:
 
 
 JudgeReading = Literal["score-line", "letters", "yes-no", "grade", "reward"]
-"""How a reply becomes numbers: a line of scores; the probabilities of the answers' letters, of yes and no, or of
-grades; or a reward model's number.
+"""How a reply becomes numbers: by a score line, by the probabilities of letters, of yes and no, or of grades, or by a
+reward.
 """
 
 
@@ -166,11 +167,11 @@ class Template:
     """A family of layouts, one per number of answers.
 
     Attributes:
-        id: name in options, cards and manifests.
-        layout: returns the layout for a number of answers, from 1.
-        reading: how the reply is read; `verdict` for judges that reason and end with a verdict.
-        takes_criterion: whether it asks about the user's criterion.
-        of_trajectories: whether it shows answers as steps of trajectories.
+        id: name in options, cards, and manifests.
+        layout: returns the layout for a number of answers.
+        reading: how the reply is parsed; `verdict` for judges that reason and end with a verdict.
+        takes_criterion: whether the prompt asks about the user's criterion.
+        of_trajectories: whether answers are shown as trajectory steps.
     """
 
     id: str
@@ -191,7 +192,7 @@ class Template:
 
     @property
     def reads_words(self) -> bool:
-        """True if the verdict comes from the probabilities of the reply's first word, or from a reward."""
+        """True if the verdict comes from first-word probabilities, or from a reward."""
         return self.reads_alone or self.reading == "letters"
 
     @property
@@ -201,17 +202,17 @@ class Template:
 
     @cached_property
     def sha(self) -> str:
-        """Hash of the pair's bytes, as in judge cards."""
+        """Hash of the pair layout, as in judge cards."""
         return self.sha_for(2)
 
     def sha_for(self, answers: int) -> str:
-        """Return sha256 (hex) over the id and both texts of this number of answers."""
+        """Return the sha256 (hex) of the id and both texts for this number of answers."""
         layout = self.layout(answers)
         return sha_of({"id": self.id, "plain": layout.plain, "with_reference": layout.with_reference})
 
     @property
     def sanitizer(self) -> Sanitizer:
-        """Sanitizes confusables of the pair's delimiters."""
+        """The sanitizer for confusables of the pair's delimiters."""
         return self.layout(2).sanitizer
 
     def render(
@@ -225,15 +226,15 @@ class Template:
     ) -> Prompt:
         """Return the prompt that shows a sample's answers in `order`, with `reference` unless it is None.
 
-        A judge of score lines sees a single answer as the second of a pair, after the reference, and the reply is
-        prefilled with the reference's full score (JudgeLM, Figure 5).
+        For score lines, a single answer is shown as the second of a pair, after the reference, whose full score is
+        prefilled (JudgeLM, Figure 5).
 
         Args:
-            sample: what is judged.
-            order: indices into `sample.answers`; exactly one if the template reads each answer alone.
-            reference: required for a single answer and score lines.
-            scale: lowest and highest score of the judge.
-            criterion: for a template that takes one.
+            sample: the sample to judge.
+            order: indices into `sample.answers`; exactly one if the template shows answers alone.
+            reference: required for score lines with a single answer.
+            scale: lowest and highest score.
+            criterion: for templates that ask about one.
         """
         completes = len(order) == 1 and not self.reads_alone
         if not order or (completes and reference is None):
@@ -289,7 +290,7 @@ def _messages(text: Mapping[str, Any], slots: Sequence[str], *, referenced: bool
 
 
 def verdict_text(label: str) -> str:
-    """Return the end of a reply that names this answer by its position among those shown."""
+    """Return the end of a reply that names the answer at this position."""
     return f"[[{label}]]"
 
 
@@ -309,9 +310,9 @@ def _template(template_id: str, text: Mapping[str, Any]) -> Template:
 
 
 def letters(answers: int) -> str:
-    """One letter per answer."""
+    """Return one letter per answer."""
     if answers > (most := len(ascii_uppercase)):
-        raise ConfigError(f"{answers} answers: reading letters takes at most {most}; use --reading yes-no")
+        raise ConfigError(f"{answers} answers: reading letters supports at most {most}; use --reading yes-no")
     return ascii_uppercase[:answers]
 
 
@@ -362,14 +363,14 @@ TEMPLATES = {
 
 
 TRAJECTORY_TEMPLATES = {name: TEMPLATES.pop(name) for name in [*TEMPLATES] if name.endswith("-trajectory")}
-"""Templates of mode `trajectory`, one per reading; users cannot name them."""
+"""Templates of mode `trajectory`, one per reading; users cannot select them."""
 
 
 def get_template(template_id: str) -> Template:
-    """Return the template of that id.
+    """Return a template.
 
     Raises:
-        ConfigError: not found; the message lists the available ones.
+        ConfigError: not found; the message lists the available templates.
 
     Example:
         >>> from judgelm.records import Sample
@@ -385,18 +386,18 @@ def get_template(template_id: str) -> Template:
 
 
 def criterion_template(template: Template) -> Template:
-    """Return the template of the same reading that asks about the user's criterion."""
+    """Return the template with the same reading that asks about the user's criterion."""
     name = f"{template.reading}-criterion"
     if template.takes_criterion:
         return template
     if name not in TEMPLATES:
-        raise ConfigError(f"template {template.id} takes no criterion; use --reading yes-no, letters or grade")
+        raise ConfigError(f"template {template.id} does not support criteria; use --reading yes-no, letters, or grade")
     return TEMPLATES[name]
 
 
 @cache
 def grading_family(scale: tuple[float, float]) -> PromptFamily:
-    """Return the prompts of a plain grade on this scale: a chat message (`chat`) and plain text (`plain`)."""
+    """Return the plain grading prompts for a scale: a chat message (`chat`) and plain text (`plain`)."""
     low, high = (f"{score:g}" for score in scale)
     text, delimiters = _expanded(_GRADE["text"], _WORDS | {"low": low, "high": high}), tuple(_GRADE["delimiters"])
     forms = {"chat": text, "plain": f"{text}\n\n### Response:\n"}
@@ -405,6 +406,6 @@ def grading_family(scale: tuple[float, float]) -> PromptFamily:
 
 
 def grading_prompt(sample: Sample, scale: tuple[float, float], *, chat: bool) -> Prompt:
-    """Return the prompt that grades the sample's first answer without a reference."""
+    """Return the prompt to grade the sample's first answer without a reference."""
     text = grading_family(scale).texts["chat" if chat else "plain"]
     return text.render({"question": sample.question, "answer_1": sample.answers[0]}, chat=chat)

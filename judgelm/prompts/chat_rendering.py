@@ -1,7 +1,7 @@
-"""Rendering of chat templates with bounds on time, memory and length, and their arguments for thinking.
+"""Rendering of chat templates within limits on time, memory, and length, and their thinking arguments.
 
-A chat template comes with the model and may loop forever; jinja's sandbox does not prevent it. Counting its lines is
-slow, so a template that has rendered 50 conversations is only checked for longer ones.
+A model's chat template may loop forever, which jinja's sandbox does not prevent. Counting lines is slow, so a template
+that has rendered 50 conversations is only checked for longer ones.
 """
 
 import re
@@ -20,24 +20,24 @@ from judgelm.parsing.thinking import CLOSE, OPEN
 from judgelm.records import ThinkingMode
 
 MAX_LINES = 200_000
-"""Template lines per rendering; a conversation takes a few hundred."""
+"""Template lines per rendering; a conversation needs a few hundred."""
 _MAX_SECONDS = 5.0
 _MAX_BYTES = 256 << 20
 _CHECKED_EVERY_S = 0.002
 _TEXT_ROOM, _TIMES = 100_000, 10
 _WATCHED = 50
-_FILE = "<template>"  # jinja's name for a template that is no file
+_FILE = "<template>"  # jinja's name for a template that is not a file
 _ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RuntimeError, MemoryError)
 
 _rendered: dict[str, tuple[int, int]] = {}
-"""Template -> number of conversations it rendered, and characters of the longest."""
+"""Template -> number of conversations rendered, and characters in the longest."""
 
 
 def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: object) -> str:
-    """Return the conversation in the tokenizer's chat template; `options` go to `apply_chat_template`.
+    """Render a conversation with the tokenizer's chat template; `options` go to `apply_chat_template`.
 
     Raises:
-        TemplateError: the template fails, refuses the messages, or exceeds a bound.
+        TemplateError: the template fails, rejects the messages, or exceeds a limit.
         ValueError: the tokenizer has no chat template.
     """
     template = getattr(tokenizer, "chat_template", None)
@@ -62,7 +62,7 @@ def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: objec
 
 @lru_cache(maxsize=64)
 def _has_power(template: str) -> bool:
-    """True if an expression has a `**` that is not of keyword arguments."""
+    """Return True if an expression has a `**` other than for keyword arguments."""
     before = ""
     for _, kind, value in Environment().lex(template):
         if kind == "operator" and value == "**" and before not in ("(", ","):
@@ -74,7 +74,7 @@ def _has_power(template: str) -> bool:
 @contextmanager
 def _bounded() -> Iterator[None]:
     lines, began = 0, time.thread_time()
-    memory, check_at = 0, began + _CHECKED_EVERY_S  # reading the memory is slow, so short renderings skip it
+    memory, check_at = 0, began + _CHECKED_EVERY_S  # measuring memory is slow, so short renderings skip it
 
     def on_line(frame: FrameType, event: str, _: object) -> Any:
         nonlocal lines, memory, check_at
@@ -103,17 +103,17 @@ def _bounded() -> Iterator[None]:
 
 
 NO_THINKING = f"\n{CLOSE}\n\n"
-"""Closes the thinking block that a chat template opened, if the judge is not to think."""
+"""Closes the thinking block that a chat template opened, if thinking is off."""
 
 _OPENED = re.compile(rf"{OPEN}\s*\Z")
 
 
 def opening_of(prompt: str) -> str:
-    """Return the opening of a thinking block that ends a prompt, with the spaces after it; empty without one."""
+    """Return the thinking block opening at the end of a prompt, with trailing spaces; empty if absent."""
     match = _OPENED.search(prompt, max(0, len(prompt) - 64))
     return "" if match is None else match[0]
 
 
 def template_arguments(mode: ThinkingMode) -> dict[str, bool]:
-    """Return the arguments of chat templates: `enable_thinking` (Qwen, GLM, SmolLM), `thinking` (DeepSeek, Granite)."""
+    """Return chat template arguments: `enable_thinking` (Qwen, GLM, SmolLM) and `thinking` (DeepSeek, Granite)."""
     return {} if mode == "absent" else dict.fromkeys(("enable_thinking", "thinking"), mode == "on")

@@ -1,13 +1,13 @@
-"""Dialogues of several turns in the blocks of a template, and follow-up questions about a judgment.
+"""Multi-turn dialogues in a template's blocks, and follow-up questions about a judgment.
 
-A sample's dialogue is in `metadata["turns"]`, one object per turn:
+A sample's dialogue is in `metadata["turns"]`, with one object per turn:
 
     {"question": "...", "answers": ["...", "..."], "reference": "..."}
 
-The last turn has the sample's own `question` and `answers`. Labels such as `[Turn 1]` and the note that says which
-answers are judged are ours; a dialogue of one turn has neither.
+The last turn has the sample's `question` and `answers`. Labels such as `[Turn 1]`, and the note on which answers are
+judged, are ours; single-turn dialogues have neither.
 
-Source: MT-bench (Zheng et al. 2023), its multi-turn prompts; JudgeLM, Figures 3 to 5, section 6 and Figure 19.
+Source: MT-bench (Zheng et al. 2023), multi-turn prompts; JudgeLM, Figures 3 to 5, section 6, and Figure 19.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 WHOLE = "dialogue"
-"""`DialogueView.part` of all turns judged together."""
+"""`DialogueView.part` for all turns judged together."""
 
 _LABEL = "[Turn {n}]\n"
 _BETWEEN = "\n\n"
@@ -32,7 +32,7 @@ _MARKERS = ("[Turn {n}]", "[Note]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogueTurn:
-    """The user's question, one answer per assistant, and a reference."""
+    """The user's question, one answer per assistant, and a reference if any."""
 
     question: str
     answers: tuple[str, ...]
@@ -41,11 +41,11 @@ class DialogueTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogueView:
-    """The part of a dialogue that one prompt shows.
+    """The part of a dialogue shown in one prompt.
 
     Attributes:
         part: `turn 2`, or `dialogue`.
-        turns: shown turns, up to the judged one.
+        turns: the turns up to the judged one.
         whole: whether all turns are judged together.
     """
 
@@ -55,44 +55,44 @@ class DialogueView:
 
     @property
     def referenced(self) -> bool:
-        """True if references are shown: the judged turn has one, or any turn of a whole dialogue."""
+        """True if the judged turn, or any turn of a whole dialogue, has a reference."""
         judged = self.turns if self.whole else self.turns[-1:]
         return any(turn.reference is not None for turn in judged)
 
     @property
     def anchored(self) -> bool:
-        """True if every turn has a reference, so that one assistant can be judged against them."""
+        """True if every turn has a reference, against which one assistant can be judged."""
         return all(turn.reference is not None for turn in self.turns)
 
 
 def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTurn, ...]:
     """Return the turns of a sample's dialogue, without references if `referenced` is False.
 
-    The sample's own reference overrides the last turn's.
+    The sample's reference overrides the last turn's.
 
     Raises:
-        InputError: `turns` has another form, or its last turn differs from the sample.
+        InputError: `turns` has the wrong format, or its last turn differs from the sample.
     """
     turns = tuple(_turns(sample, sample.metadata.get("turns")))
     if turns[-1].question != sample.question or turns[-1].answers != sample.answers:
-        raise _wrong(sample, "", "the last turn is not the sample's question and answers; write the same texts in both")
+        raise _wrong(sample, "", "the last turn is not the sample's question and answers; use the same text in both")
     if not referenced:
         return tuple(replace(turn, reference=None) for turn in turns)
     return (*turns[:-1], replace(turns[-1], reference=sample.reference or turns[-1].reference))
 
 
 def turn_view(turns: Sequence[DialogueTurn], turn: int) -> DialogueView:
-    """`turn` begins at 1."""
+    """Return the view of a turn; `turn` starts at 1."""
     return DialogueView(part=f"turn {turn}", turns=tuple(turns[:turn]))
 
 
 def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
-    """All turns are judged together."""
+    """Return the view of all turns together."""
     return DialogueView(part=WHOLE, turns=tuple(turns), whole=True)
 
 
 def flat_sample(view: DialogueView, sample_id: str) -> Sample:
-    """Return a dialogue as one question with the assistants' answers, for templates that read words.
+    """Return a dialogue as a question with the assistants' answers, for word readings.
 
     With several turns, each answer is the whole dialogue with that assistant.
     """
@@ -106,7 +106,7 @@ def flat_sample(view: DialogueView, sample_id: str) -> Sample:
 def flat_samples(view: DialogueView, sample_id: str) -> list[Sample]:
     """Return one sample per assistant, for templates that show one answer.
 
-    The last answer is judged, and everything before it is the question; a whole dialogue is one answer.
+    The last answer is judged, and everything before it is the question. A whole dialogue counts as one answer.
     """
     last, earlier = view.turns[-1], view.turns[:-1]
     if view.whole or not earlier:
@@ -126,9 +126,9 @@ def _transcript(turns: Sequence[DialogueTurn], assistant: int) -> str:
 def dialogue_prompt(
     template: Template, view: DialogueView, order: tuple[int, ...], *, scale: tuple[float, float] = (1, 10)
 ) -> Prompt:
-    """Return two dialogues in the template's blocks for a pair, or one after the dialogue of its references.
+    """Return two dialogues in the template's pair blocks, or one dialogue after its references.
 
-    Each answer is its own span. `Truncation.answer` counts the turns of the assistant shown first, then the other's.
+    Each answer is a separate span. `Truncation.answer` counts turns of the first assistant shown, then of the second.
     """
     if len(order) == 1 and not view.anchored:
         raise ValueError("one dialogue is shown after its references, but a turn has none")
@@ -141,13 +141,13 @@ def dialogue_prompt(
 
 
 def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float, float]) -> Prompt:
-    """Return one assistant's dialogue in the blocks of a plain grade, if not every turn has a reference."""
+    """Return one assistant's dialogue in the blocks of a plain grade, for dialogues with missing references."""
     layout = _grading_layout(scale, chat=template.chat)
     return _fill(layout, view, (0,), assistants=1, chat=template.chat)
 
 
 def reward_prompt(sample: Sample, assistant: int) -> Prompt:
-    """Return the dialogue of one assistant as chat messages for a reward model."""
+    """Return one assistant's dialogue as chat messages for a reward model."""
     spans: list[Span] = []
     for turn in dialogue_of(sample, referenced=False):
         spans += [Span(turn.question, "question", "user"), Span(turn.answers[assistant], "answer", "assistant")]
@@ -155,7 +155,7 @@ def reward_prompt(sample: Sample, assistant: int) -> Prompt:
 
 
 def dialogue_sha(template: Template) -> str:
-    """Return sha256 (hex) over all bytes that dialogues are judged with under a template."""
+    """Return the sha256 (hex) of all text used to judge dialogues with a template."""
     grades = [_grading_layout((1, 10), chat=chat).with_reference for chat in (False, True)]
     words = {"label": _LABEL, "between": _BETWEEN, "notes": _NOTES, "grades": grades}
     words |= {"grade": grading_family((1, 10)).sha}
@@ -204,19 +204,19 @@ def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
         yield DialogueTurn(question=sample.question, answers=sample.answers)
         return
     if not isinstance(given, list) or not given:
-        raise _wrong(sample, "", "expected a list of one turn or more; leave it out for a single turn")
+        raise _wrong(sample, "", "expected a list of one or more turns; leave it out for a single turn")
     for index, turn in enumerate(given):
         if not isinstance(turn, dict):
             raise _wrong(sample, f"[{index}]", 'expected {"question": ..., "answers": [...]}')
         question, answers, reference = turn.get("question"), turn.get("answers"), turn.get("reference")
         if not isinstance(question, str):
-            raise _wrong(sample, f"[{index}].question", "expected a text")
+            raise _wrong(sample, f"[{index}].question", "expected a string")
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
-            raise _wrong(sample, f"[{index}].answers", "expected a list of texts, one for each assistant")
+            raise _wrong(sample, f"[{index}].answers", "expected a list of strings, one per assistant")
         if len(answers) != len(sample.answers):
             raise _wrong(sample, f"[{index}].answers", f"expected {len(sample.answers)}, got {len(answers)}")
         if reference is not None and not isinstance(reference, str):
-            raise _wrong(sample, f"[{index}].reference", "expected a text or null")
+            raise _wrong(sample, f"[{index}].reference", "expected a string or null")
         blank = reference is None or not reference.strip()
         yield DialogueTurn(question=question, answers=tuple(answers), reference=None if blank else reference)
 
@@ -226,14 +226,14 @@ def _wrong(sample: Sample, where: str, finding: str) -> InputError:
 
 
 class PlainTurns(NamedTuple):
-    """Text before and after a follow-up question in a plain template."""
+    """Text around a follow-up question in a plain template."""
 
     before: str
     after: str
 
     @property
     def markers(self) -> tuple[str, str]:
-        """Beginnings of turns; their confusables in what was said are sanitized."""
+        """Starts of turns; their confusables in the conversation are sanitized."""
         return self.before.strip(), self.after.strip()
 
 
@@ -245,7 +245,7 @@ _PLAIN = {
 
 
 def plain_turns(template: Template) -> PlainTurns:
-    """For plain templates only."""
+    """Return the turn text of a plain template."""
     if template.id not in _PLAIN:
         there_are = ", ".join(_PLAIN)
         raise ConfigError(f"template {template.id} has no follow-up turns; use {there_are} or a chat template")
@@ -253,20 +253,20 @@ def plain_turns(template: Template) -> PlainTurns:
 
 
 def stops(template: Template) -> tuple[str, ...]:
-    """Stop before the judge writes a question itself."""
+    """Return the strings that stop the judge before it writes a question."""
     return () if template.chat else (f"\n{plain_turns(template).before.strip()}",)
 
 
 def talk_sha(template: Template) -> str:
-    """Return sha256 (hex) over the template and the text between plain turns."""
+    """Return the sha256 (hex) of the template and the text between plain turns."""
     return sha_of([template.sha, None if template.chat else list(plain_turns(template))])
 
 
 def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
-    """Return the judge's prompt with everything said since.
+    """Return the judge's prompt with the conversation so far.
 
-    `texts` are its reply, a question, its reply, ..., and the open question. The judge's replies are untrusted, because
-    they may quote an answer.
+    `texts` are the judge's reply, a question, a reply, ..., and the open question. Replies are untrusted, because they
+    may quote answers.
     """
     if not texts or len(texts) % 2:
         raise ValueError(f"expected the judge's reply, then questions and replies in turn, got {len(texts)} texts")

@@ -1,7 +1,7 @@
-"""The cards in a judge's folder: `judge.json` says how to prompt it, `README.md` is the model card of the hub.
+"""The cards in a judge's folder: `judge.json` describes its prompt, and `README.md` is the hub's model card.
 
-Another template than in training changes a judge's scores without any error, so loading compares template id and sha256
-with the card's.
+A different template than in training changes a judge's scores without an error, so loading compares template id and
+sha256 with the card.
 """
 
 import json
@@ -27,7 +27,7 @@ MODEL_CARD_NAME = "README.md"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 """OWNER/NAME of a repository on the hub."""
 _LENGTHS = ("max_completion_length",)
-"""Training facts that judging reads as a number of tokens."""
+"""Training facts that judging uses as token counts."""
 _MAX_BYTES = 64 << 20
 _HUB_TIMEOUT_S = 5.0
 
@@ -37,8 +37,8 @@ class GgufBase:
     """The GGUF file that an adapter was trained on.
 
     Attributes:
-        gguf_sha256: of the file, hex; also the name of its dequantised checkpoint in the cache.
-        file: name of the file, for messages.
+        gguf_sha256: the file's sha256 (hex), which names its dequantised checkpoint in the cache.
+        file: file name, for messages.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -49,26 +49,26 @@ class GgufBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """The training of a judge, and how to prompt it.
+    """A judge's training and prompt.
 
     Attributes:
         template: id of the pair template.
-        template_sha: sha256 (hex) of that template's bytes in training.
-        name: name among judgelm's cards; None for the user's own judges.
-        base: GGUF file that an adapter was trained on; None if the base is a folder or hub id.
-        model: folder (relative to the card's), GGUF file, hub id or judge's name of the model to load; None if the
-            weights are in the card's folder.
-        identity: hashes of that model from `model_hashes`; empty if its engine has none.
-        reading: how the reply is read; None is the template's own.
+        template_sha: sha256 (hex) of the template in training.
+        name: name among judgelm's cards; None for your own judges.
+        base: GGUF file that an adapter was trained on; None if it is a folder or hub id.
+        model: model to load: a folder (relative to the card's), GGUF file, hub id, or judge's name; None if the weights
+            are in the card's folder.
+        identity: the model's hashes from `model_hashes`; empty if its engine has none.
+        reading: how the reply is parsed; None uses the template's reading.
         tie_threshold: see mode `pair`; None leaves it to the run.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
-        reference: prompts in training were `without` reference, `with` one, or `both`.
-        thinking: argument for the chat template; `absent` passes none.
-        window: maximum tokens of prompt and reply in training; None if unknown.
-        training: facts (base model, data and hashes, hyper-parameters, versions, metrics).
+        reference: whether training prompts were `without` a reference, `with` one, or `both`.
+        thinking: argument for the chat template; `absent` omits it.
+        window: maximum number of tokens in prompt and reply in training; None if unknown.
+        training: facts: base model, data and hashes, hyper-parameters, versions, and metrics.
 
     Raises:
-        CardError: a value is impossible.
+        CardError: a value is invalid.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -114,12 +114,12 @@ _FILE = TypeAdapter(Card)
 
 
 def is_gguf(model: str) -> bool:
-    """True if a model's name means a GGUF file, here or on the hub."""
+    """Return True if a name refers to a GGUF file, local or on the hub."""
     return model.lower().endswith(".gguf") and not Path(model).is_dir()
 
 
 def find_card(model: str, revision: str | None = None) -> Card | None:
-    """None for GGUF files and models without a card.
+    """Read a model's card; return None for GGUF files and models without one.
 
     Raises:
         CardError: the file is not a valid card.
@@ -132,7 +132,7 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     if folder.is_dir():
         path = folder / CARD_NAME
         return _read(path) if path.is_file() else None
-    # slow, and local folders and servers do not need it
+    # a slow import that local folders and servers do not need
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -150,15 +150,15 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
 
 
 def check_place(model: str) -> None:
-    """Check that a model is a folder, a GGUF file or a hub id. If the hub does not respond, hub ids are used offline.
+    """Check that a model is a folder, GGUF file, or hub id. If the hub does not respond, use hub ids offline.
 
     Raises:
-        ModelError: it is none of these.
+        ModelError: the model is something else.
     """
     path = Path(model)
     missing = is_gguf(model) and model.startswith((".", "/", "~")) and not path.is_file()
     if missing or not (is_gguf(model) or path.is_dir() or (not path.exists() and _is_hub_id(model))):
-        raise ModelError(f"{model}: no such folder; give a local folder, a GGUF file or a hub id (owner/name)")
+        raise ModelError(f"{model}: no such folder; give a local folder, a GGUF file, or a hub id (owner/name)")
     if not path.exists() and _is_hub_id(model):
         _go_offline_without_hub()
 
@@ -177,7 +177,7 @@ def _go_offline_without_hub() -> None:
 
 @cache
 def _answers(endpoint: str) -> bool:
-    """False if no connection is possible; an HTTP error is an answer."""
+    """Return False if no connection is possible; an HTTP error counts as a response."""
     try:
         urlopen(Request(endpoint, method="HEAD"), timeout=_HUB_TIMEOUT_S).close()
     except URLError as error:
@@ -188,10 +188,10 @@ def _answers(endpoint: str) -> bool:
 
 
 def locate_weights(model: str) -> tuple[str, Card | None]:
-    """Return the model to load and the card that names it, or the model itself and None.
+    """Return the model to load and the card that names it, if any.
 
     Raises:
-        CardError: the card is invalid, or names a folder whose card has no weights either.
+        CardError: the card is invalid, or names another folder without weights.
     """
     card = _card_without_weights(model)
     if card is None or card.model is None:
@@ -204,7 +204,7 @@ def locate_weights(model: str) -> tuple[str, Card | None]:
 
 
 def weights_of(model: str) -> str:
-    """The model of a folder's card, otherwise the model itself."""
+    """Return the model in a folder's card, or else the model itself."""
     return locate_weights(model)[0]
 
 
@@ -214,13 +214,13 @@ def _card_without_weights(folder: str) -> Card | None:
 
 
 def model_hashes(described: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hashes in `Engine.describe()["model"]` that identify a model; none for a server's model."""
+    """Return the hashes in `Engine.describe()["model"]` that identify a model; empty for a server's model."""
     own = next((key for key in ("gguf_sha256", "sha", "commit") if described.get(key)), None)
     return {key: str(described[key]) for key in (own, "adapter_sha") if key is not None and described.get(key)}
 
 
 def check_identity(card: Card, described: Mapping[str, Any], location: str) -> None:
-    """Check that the loaded model, as in `Engine.describe()["model"]`, is the one that the card was made for."""
+    """Check that the loaded model (`Engine.describe()["model"]`) is the card's."""
     loaded = model_hashes(described)
     if card.identity and loaded != card.identity:
         found = f"{_shown_identity(card.identity)} in the card, {_shown_identity(loaded)} loaded"
@@ -235,7 +235,7 @@ def _shown_identity(identity: Mapping[str, str]) -> str:
 def _read(path: Path) -> Card:
     try:
         if (size := path.stat().st_size) > _MAX_BYTES:
-            raise CardError(f"the file has {size:,} bytes, too many for a card")
+            raise CardError(f"the file has {size:,} bytes, which is too large for a card")
         return _FILE.validate_json(path.read_bytes())
     except CardError as error:
         raise CardError(f"{path}: {error}; correct the card or delete it to use the defaults") from error
@@ -248,7 +248,7 @@ def _read(path: Path) -> Card:
 
 
 def write_card(folder: str | Path, card: Card) -> None:
-    """Write the card into a model folder."""
+    """Write the card to a model folder."""
     _write(Path(folder) / CARD_NAME, json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -260,24 +260,24 @@ def _write(path: Path, text: str) -> None:
 
 
 def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:
-    """Check that a template is the one that the judge was trained with or tuned to."""
+    """Check that a template is the one used in training or tuning."""
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
         found = f"the judge was {made} template {card.template!r}, not {template!r}"
         raise CardError(f"{location}: {found}; leave --template out, or pass --ignore-card")
     if card.template_sha != template_sha:
-        found = f"other bytes of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
+        found = f"another version of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
         way_out = f"install the judgelm version it was {made}, {again} it again, or pass --ignore-card"
         raise CardError(f"{location}: the judge was {made} {found}; {way_out}")
 
 
 def write_model_card(folder: str | Path, card: Card) -> None:
-    """Write `README.md` into a judge's folder."""
+    """Write `README.md` to a judge's folder."""
     _write(Path(folder) / MODEL_CARD_NAME, render_model_card(card, name=Path(folder).resolve().name))
 
 
 def render_model_card(card: Card, *, name: str) -> str:
-    """Return the model card as Markdown after the hub's metadata; facts that the card lacks are left out."""
+    """Return the model card as Markdown with the hub's metadata; missing facts are omitted."""
     from jinja2 import Environment  # slow, and only training writes model cards
 
     facts = card.training

@@ -1,8 +1,8 @@
-"""Sanitizing untrusted text, so that an answer can neither end its block nor become a special token or a chat role.
+"""Sanitizing of untrusted text, so that an answer cannot end its block or add a special token or chat role.
 
-In markers such as `[The End of Assistant 1's Answer]` and `### Response:`, and in their confusables (other case,
-spaces, invisible characters, foreign letters or brackets), brackets and hashes become plain characters. Special tokens
-are matched exactly, unless the tokenizer folds the text first.
+Brackets and hashes become plain characters in markers such as `[The End of Assistant 1's Answer]` and `### Response:`.
+The same holds for their confusables: other case, spaces, invisible characters, foreign letters, or foreign brackets.
+Special tokens are matched exactly, unless the tokenizer folds text first.
 """
 
 import json
@@ -25,12 +25,12 @@ _SIGNS, _LETTERS, _COMPOSED, _OTHERS, _DIGIT_FOR, ROMAN = (
     _TABLES[name] for name in ("signs", "letters", "composed", "others", "digits", "roman")
 )
 OPENING, CLOSING = "\u27e6", "\u27e7"
-"""Other brackets are folded to these, which match square and angle brackets."""
+"""Other brackets are folded to these, which match both square and angle brackets."""
 _QUOTES = frozenset("\u201a\u201e\u2e42\u301d\u301e\u301f")
 """Quotation marks that Unicode classifies as brackets."""
 _TABLE = str.maketrans({odd: plain for table in (_SIGNS, _LETTERS) for plain, odds in table.items() for odd in odds})
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc\ufffd")
-_DRAWN_BLANK = {"\u2800": " "}  # braille pattern without dots
+_DRAWN_BLANK = {"\u2800": " "}  # blank braille pattern
 _HIDDEN = frozenset(("Cf", "Cc", "Cn", "Co", "Cs", "Mc", "Me", "Mn"))
 
 _NAMED = re.compile(
@@ -41,18 +41,18 @@ _NAMED = re.compile(
 
 @lru_cache(maxsize=4096)
 def plain_form(character: str) -> str:
-    """Return the plain text that a character looks like; empty for an invisible character."""
+    """Return the plain text that a character looks like; empty if it is invisible."""
     if character in _DRAWN_BLANK:
         return _DRAWN_BLANK[character]
     if "\u2160" <= character <= "\u217f":
         return character
-    # decomposition would turn ´ into a space with an accent, so its confusable comes first
+    # look up confusables first, because decomposition turns ´ into a space with an accent
     decomposed = unicodedata.normalize("NFKD", character.translate(_TABLE)).translate(_TABLE)
     return "".join(_letter(part) for part in decomposed if not is_invisible(part))
 
 
 def is_invisible(character: str) -> bool:
-    """Return True for characters that readers do not see, such as marks, fillers and control characters."""
+    """Return True for invisible characters, such as marks, fillers, and control characters."""
     if character.isspace():
         return False
     return unicodedata.category(character) in _HIDDEN or character in _FILLERS
@@ -60,7 +60,7 @@ def is_invisible(character: str) -> bool:
 
 @cache
 def beginnings(sign: str) -> str:
-    """Return all characters that can be mistaken for this bracket or hash."""
+    """Return all characters that look like this bracket or hash."""
     odd = _SIGNS[sign] + _COMPOSED[sign] + _OTHERS.get(sign, "")
     if sign == "#":
         return odd
@@ -94,7 +94,7 @@ def _unicode_confusables() -> dict[str, str]:
 
 
 def fold(text: str) -> tuple[str, list[int]]:
-    """Return a text in plain letters, and for each of its characters the index in the original text."""
+    """Return the text in plain letters, and each character's index in the original."""
     folded: list[str] = []
     origin: list[int] = []
     for index, character in enumerate(text):
@@ -120,11 +120,11 @@ _PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
 class Sanitizer:
-    """Find confusables of markers in a text and sanitize them.
+    """Find and sanitize confusables of markers.
 
     Args:
         markers: marker texts; `{n}` matches any number, so that `Assistant 7` cannot open a block either.
-        exact: match only the literal text (special tokens).
+        exact: match only literal text, as for special tokens.
     """
 
     def __init__(self, markers: Iterable[str], *, exact: bool = False) -> None:
@@ -137,7 +137,7 @@ class Sanitizer:
         self._exact = exact
 
     def __call__(self, text: str) -> tuple[str, int]:
-        """Return the sanitized text and the number of markers in it."""
+        """Return the sanitized text and the number of markers found."""
         if self._find is None or (self._begins is not None and not self._may_begin(text)):
             return text, 0
         if self._exact or _PLAIN.fullmatch(text):
@@ -146,7 +146,7 @@ class Sanitizer:
 
     def _may_begin(self, text: str) -> bool:
         assert self._begins is not None
-        if text.isascii():  # faster than a regular expression for a few characters
+        if text.isascii():  # for a few characters, faster than a regular expression
             return any([begin in text for begin in self._ascii_begins])
         return self._begins.search(text) is not None
 
@@ -166,7 +166,7 @@ class Sanitizer:
 
 @cache
 def sanitizer_for(markers: tuple[str, ...]) -> Sanitizer:
-    """Return the cached sanitizer of these markers."""
+    """Return the cached sanitizer for these markers."""
     return Sanitizer(markers)
 
 
@@ -180,8 +180,8 @@ def _beginnings(markers: list[str]) -> str | None:
 def _loose(marker: str) -> str:
     """Return a pattern for a marker and its confusables.
 
-    Markers of several letters may also contain other signs, digits instead of letters, and short text for `{n}`: `[1]`
-    and `[S]` are ordinary text, `[The_End_of_Assistant_One's_Answer]` is not.
+    Markers of several letters also match with other signs, digits for letters, and short text for `{n}`, such as
+    `[The_End_of_Assistant_One's_Answer]`. `[1]` and `[S]` are ordinary text.
     """
     parts = _PART.findall(marker)
     wordy = sum(part.isalpha() for part in parts) >= _MIN_LETTERS
@@ -226,7 +226,7 @@ _WORD_BEFORE_CONTENT = re.compile(r"(?<!\w)(\w+:)\s*$")
 
 
 class SpecialTokenSanitizer:
-    """Sanitize a fast tokenizer's special tokens in untrusted text, and for a chat its role markers as well."""
+    """Sanitize a fast tokenizer's special tokens and, in a chat, role markers."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -236,7 +236,7 @@ class SpecialTokenSanitizer:
             self._of_tokens.append(Sanitizer(folded))
 
     def __call__(self, text: str, *, chat: bool) -> tuple[str, int]:
-        """Return the sanitized text and the number of tokens and markers in it."""
+        """Return the sanitized text and the number of tokens and markers found."""
         total = 0
         for sanitizer in (*self._of_tokens, *(self._of_roles if chat else ())):
             text, count = sanitizer(text)
@@ -251,15 +251,15 @@ class SpecialTokenSanitizer:
 
 
 def special_tokens(tokenizer: Any) -> set[str]:
-    """Return special and added tokens, except added spaces and plain words."""
+    """Return special and added tokens other than spaces and plain words."""
     added = (token for token in tokenizer.get_added_vocab() if not token.isspace() and not token.isalnum())
     return {*tokenizer.all_special_tokens, *added}
 
 
 def role_markers(tokenizer: Any) -> set[str]:
-    """Return plain-text markers that the chat template writes around messages; empty without a template.
+    """Return the plain-text markers that the chat template writes around messages.
 
-    Markers are text in brackets or after hashes, and a word with a colon before a message.
+    Markers are text in brackets or after hashes, and words with a colon before a message.
     """
     for roles in (("system", "user", "assistant", "user"), ("user", "assistant", "user")):
         messages = [{"role": role, "content": text} for role, text in zip(roles, _SENTINELS, strict=False)]
@@ -278,7 +278,7 @@ def _markers(piece: str) -> Iterator[str]:
 
 
 def _found_when_folded(tokenizer: Any) -> Iterator[str]:
-    """Yield tokens that the tokenizer also finds in a confusable, because it folds the text first."""
+    """Yield tokens that the tokenizer also finds in confusables, because it folds text first."""
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     if normalizer is None:
         return

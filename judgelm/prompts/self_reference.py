@@ -1,8 +1,8 @@
 """Prompts of Self-Reference and SSR-Judge: the judge answers the question itself before it judges other answers.
 
-The texts are Figures 5 to 11 of Self-Reference; a chat has everything in one user message. The figures do not settle
-blank lines: here one follows the instruction and none separates the blocks. Ours are the meta-judge's `{question}`, the
-opening of Figure 6 for a question without category, and SSR-Judge's prompts around the sentence that it prints.
+The texts are Figures 5 to 11 of Self-Reference; a chat puts everything in one user message. The figures leave blank
+lines open: here, one follows the instruction and none separates blocks. We wrote the meta-judge's `{question}`, the
+opening of Figure 6 for questions without a category, and the SSR-Judge prompts around the sentence in its paper.
 
 Source: Self-Reference (*Do Before You Judge*), appendix B; SSR-Judge, section 3.4.
 """
@@ -20,7 +20,7 @@ _KINDS: dict[str, SpanKind] = {
     "category": "question",
     "question": "question",
     "reference": "reference",
-    "response": "question",  # never cut, because the judged part is at its end
+    "response": "question",  # never cut, because the judged part is at the end
     "answer_1": "answer",
     "answer_2": "answer",
 }
@@ -44,7 +44,7 @@ SSR = _family("ssr", "compare", "compare_with_answer")
 
 
 class QuestionText(NamedTuple):
-    """A question as shown, and the number of letters that an answer can choose from."""
+    """A question as shown, and the number of option letters."""
 
     text: str
     letters: int
@@ -54,19 +54,19 @@ def question_of(sample: Sample) -> QuestionText:
     """Return the question with its options below it, as in Figure 6.
 
     Raises:
-        InputError: `options` is not a list of 2 to 26 texts.
+        InputError: `options` is not a list of 2 to 26 strings.
     """
     options = _texts(sample, "options")
     if options is None:
         return QuestionText(sample.question, MAX_LETTERS)
     if not 2 <= len(options) <= len(ascii_uppercase):
-        raise _wrong(sample, "options", f"expected 2 to {len(ascii_uppercase)} texts, got {len(options)}")
+        raise _wrong(sample, "options", f"expected 2 to {len(ascii_uppercase)} strings, got {len(options)}")
     lines = [f"{letter}. {option}" for letter, option in zip(ascii_uppercase, options, strict=False)]
     return QuestionText("\n".join([sample.question, "Options:", *lines]), len(options))
 
 
 def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
-    """Return the prompt that asks the judge the question itself: Figure 5, 6 or 7."""
+    """Return the prompt that asks the judge the question: Figure 5, 6, or 7."""
     name: str = task
     values = {"question": question_of(sample).text}
     if task == "preference":
@@ -79,10 +79,10 @@ def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
 
 
 def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: bool) -> Prompt:
-    """Return the prompt that asks if the one answer is correct: Figures 8 and 9, with a reference 10 and 11."""
+    """Return the prompt that asks if an answer is correct: Figures 8 and 9, or 10 and 11 with a reference."""
     if len(sample.answers) != 1:
         finding = f"expected 1 answer, got {len(sample.answers)}"
-        raise InputError(f"sample {sample.id}: {finding}; correctness is judged one answer at a time")
+        raise InputError(f"sample {sample.id}: {finding}; give one answer per sample")
     values = {"question": question_of(sample).text, "response": sample.answers[0]}
     if task == "preference":
         values |= _pair(sample)
@@ -93,7 +93,7 @@ def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: b
 
 
 def comparing_prompt(sample: Sample, order: tuple[int, int], reference: str | None, *, chat: bool) -> Prompt:
-    """Return the prompt that compares two answers; `reference` is the judge's majority answer."""
+    """Return the prompt to compare two answers; `reference` is the judge's majority answer."""
     first, second = (sample.answers[index] for index in order)
     values = {"question": question_of(sample).text, "answer_1": first, "answer_2": second}
     name = "compare"
@@ -114,7 +114,7 @@ def _texts(sample: Sample, name: str) -> list[str] | None:
     if texts is None:
         return None
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
-        raise _wrong(sample, name, "expected a list of texts")
+        raise _wrong(sample, name, "expected a list of strings")
     return list(texts)
 
 

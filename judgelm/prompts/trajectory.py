@@ -1,12 +1,11 @@
-"""Trajectories of agents: messages with tool calls, as steps for the judge, and matched with a reference.
+"""Agent trajectories: messages with tool calls, shown to the judge as steps or matched with a reference.
 
-An answer that is a trajectory is the JSON text of chat messages: of OpenAI's chat or Responses API, inspect_ai or
-LangChain. The judge reads numbered steps, such as `[Step 3: call]`, without reasoning. If the prompt does not fit the
-window, whole texts are elided by `_RANKS`, the oldest first; the task, the last result and the assistant's last text
-always stay.
+A trajectory is JSON with chat messages from OpenAI's Chat or Responses API, inspect_ai, or LangChain. The judge reads
+numbered steps, such as `[Step 3: call]`, without reasoning. If the prompt does not fit the window, whole texts are
+elided by `_RANKS`, oldest first. The task, the last result, and the assistant's last text always stay.
 
-Source: OpenAI's API reference; inspect_ai's `log_tool_call_error.json`; agentevals' `trajectory/match.py` and
-`trajectory/utils.py`.
+Source: OpenAI's API reference; inspect_ai's `log_tool_call_error.json`; `trajectory/match.py` and `trajectory/utils.py`
+in agentevals.
 """
 
 import json
@@ -21,10 +20,10 @@ from judgelm.records import Span, SpanKind, StepPlace, TrajectoryMatch
 StepKind = Literal["system", "user", "assistant", "call", "result"]
 
 STEP_MARKER = "[Step"
-"""Beginning of step labels; its confusables in untrusted text are sanitized."""
+"""Start of step labels; its confusables in untrusted text are sanitized."""
 
 ABOVE = "(the task above)"
-"""Replaces a text of the user that is shown above the trajectory as its task."""
+"""Replacement for a user message that is shown above the trajectory as its task."""
 
 _KINDS: Mapping[str, StepKind] = {
     **{"system": "system", "developer": "system", "user": "user", "human": "user"},
@@ -42,9 +41,9 @@ class Step:
     """A text, a tool call, or a tool's result.
 
     Attributes:
-        message: index of its message.
-        text: for a call, its arguments in JSON as the agent wrote them.
-        call_id: joins a result with its call; may be empty.
+        message: index of the message.
+        text: for a call, its JSON arguments as the agent wrote them.
+        call_id: links a result to its call; may be empty.
     """
 
     kind: StepKind
@@ -55,7 +54,7 @@ class Step:
 
     @property
     def arguments(self) -> object:
-        """Arguments of a call as JSON values, or as text if they are not JSON."""
+        """A call's arguments as JSON values, or as a string if they are not JSON."""
         try:
             return json.loads(self.text, parse_float=_number)
         except (ValueError, RecursionError):
@@ -69,10 +68,10 @@ def _number(text: str) -> float:
 
 
 def read_trajectory(text: str) -> tuple[Step, ...]:
-    """Steps of an answer.
+    """Return the steps of an answer.
 
     Raises:
-        InputError: the text is not a JSON list of messages.
+        InputError: the answer is not a JSON list of messages.
     """
     try:
         messages = json.loads(text)
@@ -82,13 +81,13 @@ def read_trajectory(text: str) -> tuple[Step, ...]:
 
 
 def read_steps(messages: object) -> tuple[Step, ...]:
-    """Steps of messages.
+    """Return the steps of messages.
 
     Raises:
-        InputError: it is not such a list, or a message has an unsupported role, call or content.
+        InputError: not a list of messages, or a message has an unsupported role, call, or content.
     """
     if not isinstance(messages, list) or not messages:
-        raise InputError(f"expected a list of chat messages, got {_shown(messages)}; give one message at least")
+        raise InputError(f"expected a list of chat messages, got {_shown(messages)}; give at least one message")
     steps = tuple(step for index, message in enumerate(messages) for step in _read_message(message, index))
     if not steps:
         raise InputError("the messages have neither text nor calls; leave the row out")
@@ -112,7 +111,7 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
     role = message.get("role", form)
     kind = _KINDS.get(role) if isinstance(role, str) else None
     if kind is None:
-        known = "system, user, assistant or tool (or type function_call, function_call_output)"
+        known = "system, user, assistant, or tool (or type function_call, function_call_output)"
         raise InputError(f"{place}.role: expected {known}, got {_shown(role)}; leave the message out")
     calls = message.get("tool_calls") or [call for call in [message.get("function_call")] if call]
     if not isinstance(calls, list) or (calls and kind != "assistant"):
@@ -127,7 +126,7 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
 
 
 def _read_call(call: object, index: int, place: str) -> Step:
-    """Read OpenAI's (`function: {name, arguments}`), inspect_ai's (`function: name`) or LangChain's (`args`) form."""
+    """Read a call from OpenAI (`function: {name, arguments}`), inspect_ai (`function: name`), or LangChain (`args`)."""
     if not isinstance(call, dict):
         raise InputError(f"{place}: expected an object with the called function, got {_shown(call)}; correct it")
     function = call.get("function")
@@ -150,7 +149,7 @@ def _text_of(content: object, place: str, *, calls: bool = False, values: bool =
         parts = [_part_text(part, f"{place}[{number}]", calls) for number, part in enumerate(content)]
         return "\n".join(part for part in parts if part is not None)
     if not values:
-        raise InputError(f"{place}: expected text or parts of text, got {_shown(content)}; write it as one text")
+        raise InputError(f"{place}: expected a string or text parts, got {_shown(content)}; write it as one string")
     return json.dumps(content, ensure_ascii=False)
 
 
@@ -162,7 +161,7 @@ def _part_text(part: object, place: str, calls: bool) -> str | None:
         return None
     text = part.get("refusal" if form == "refusal" else "text") if isinstance(part, dict) else None
     if form not in (*_TEXTS, "refusal") or not isinstance(text, str):
-        raise InputError(f"{place}: expected a part of text, got {_shown(part)}; leave the row out")
+        raise InputError(f"{place}: expected a text part, got {_shown(part)}; leave the row out")
     return text
 
 
@@ -180,12 +179,12 @@ def _shown(value: object) -> str:
 
 
 def task_of(steps: Sequence[Step]) -> str | None:
-    """Return the user's first text, which is the task if the row names none."""
+    """Return the user's first message, which is the task if the row has none."""
     return next((step.text for step in steps if step.kind == "user"), None)
 
 
 def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
-    """Return a trajectory as spans: trusted labels and untrusted texts.
+    """Return a trajectory as spans of trusted labels and untrusted text.
 
     `answer` is its position among the answers shown, from 0. `task` is not repeated in the steps.
     """
@@ -194,7 +193,7 @@ def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
 
 
 def reference_spans(text: str, task: str) -> list[Span]:
-    """Return a reference as spans: steps if it is a trajectory, otherwise one text."""
+    """Return a reference as spans: steps if it is a trajectory, otherwise one span."""
     steps = reference_steps(text)
     if steps is None:
         return [Span(text, "reference")]
@@ -202,7 +201,7 @@ def reference_spans(text: str, task: str) -> list[Span]:
 
 
 def reference_steps(text: str | None) -> tuple[Step, ...] | None:
-    """None for references that are no trajectory."""
+    """Return the steps of a reference, or None if it is not a trajectory."""
     if text is None or not text.lstrip().startswith("["):
         return None
     try:
@@ -241,9 +240,9 @@ def _elision_ranks(steps: Sequence[Step]) -> dict[int, tuple[int, int]]:
 def match_trajectory(
     steps: Sequence[Step], reference: Sequence[Step], *, arguments: Literal["exact", "ignore"] = "exact"
 ) -> TrajectoryMatch:
-    """Compare the tool calls of a trajectory with those of a reference.
+    """Compare a trajectory's tool calls with those of a reference.
 
-    `arguments`: `exact` compares arguments as JSON values, `ignore` only the tools.
+    `exact` compares `arguments` as JSON values, `ignore` compares only tools.
     """
     called, wanted = ([_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference))
     counts, needs = Counter(called), Counter(wanted)

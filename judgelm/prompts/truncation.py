@@ -1,7 +1,7 @@
-"""The length policy, and how a prompt becomes tokens.
+"""Tokenization of prompts, and the length policy.
 
-Engines and training use the same `Truncator`. Only answers are cut, at their ends, and share the room evenly; of
-trajectories as few whole texts as possible are elided.
+Engines and training use the same `Truncator`. Only answers are cut, at the end, and they share the space evenly. In
+trajectories, as few texts as possible are elided, each as a whole.
 """
 
 from bisect import bisect_left
@@ -20,30 +20,30 @@ from judgelm.prompts.sanitization import SpecialTokenSanitizer
 from judgelm.records import Prompt, Span, StepPlace, ThinkingMode, Truncation, Unparsed
 
 MIN_ANSWER_TOKENS = 16
-"""Minimum tokens that are kept of an answer."""
+"""Minimum number of tokens kept per answer."""
 
-FOLDED_SYSTEM = "the model's chat template takes no system message: its text precedes the first user message"
-"""Note of an engine whose prompts were changed in this way."""
+FOLDED_SYSTEM = "the model's chat template does not support system messages; their text precedes the first user message"
+"""Note for engines whose prompts were changed in this way."""
 
 _CHARACTERS_PER_TOKEN = 64
-"""Above the average of any tokenizer over a whole window; bounds the work on huge answers."""
+"""Above any tokenizer's average; bounds the work on huge answers."""
 
 
 class Tokenizer(Protocol):
-    """The used part of a transformers fast tokenizer."""
+    """The interface of transformers fast tokenizers that judgelm uses."""
 
     all_special_tokens: list[str]
     eos_token_id: int
     chat_template: str | None
 
     def __call__(self, text: str | list[str], *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
-        """Return token ids and, with `return_offsets_mapping`, each token's (start, end); lists for several texts."""
+        """Return token ids and, with `return_offsets_mapping`, each token's (start, end); lists for lists."""
 
     def get_added_vocab(self) -> dict[str, int]:
         """Return tokens added to the vocabulary."""
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        """Return the text of token ids."""
+        """Decode token ids."""
 
     def apply_chat_template(self, conversation: list[dict[str, Any]], **options: object) -> str:
         """Return the conversation as one string."""
@@ -51,9 +51,9 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizedPrompt:
-    """A prompt as the model reads it: text and token ids, what was cut, and sanitized special tokens.
+    """A prompt as text and token ids, with its truncations and the number of sanitized special tokens.
 
-    `opening` is the thinking block that its chat template opens at the end; the reply begins inside it.
+    `opening` is the thinking block that the chat template opens at the end; the reply begins inside it.
     """
 
     text: str
@@ -65,14 +65,14 @@ class TokenizedPrompt:
 
 
 class ImageTexts(Protocol):
-    """The text for images in a vision-language model's prompt."""
+    """Text for images in a vision-language model's prompt."""
 
     @property
     def placeholder(self) -> str:
-        """The text that the chat template writes for an image."""
+        """The chat template's text for an image."""
 
     def text_of(self, image: str) -> str:
-        """Return the text that the model reads for this image: one token per feature, and the markers around them."""
+        """Return the text for an image: one token per feature, with the markers around them."""
 
 
 class Truncator:
@@ -80,8 +80,8 @@ class Truncator:
 
     Args:
         tokenizer: a fast tokenizer.
-        window: maximum tokens of prompt and reply together.
-        images: of a vision-language model; without it, prompts with images are refused.
+        window: maximum number of tokens in prompt and reply together.
+        images: image text of a vision-language model; without it, prompts with images are rejected.
         thinking: argument for chat templates.
     """
 
@@ -97,31 +97,30 @@ class Truncator:
         self._appended = _appended_tokens(tokenizer)
 
     def adapted(self, tokenizer: Tokenizer, window: int) -> "Truncator":
-        """Return the same for another tokenizer of this vocabulary and another window."""
+        """Return a copy with another window and tokenizer of the same vocabulary."""
         return Truncator(tokenizer, window, self._images, self._thinking)
 
     @property
     def notes(self) -> list[str]:
-        """Notes for the user on prompts that were changed for the chat template."""
+        """Notes for the user about prompts adapted to the chat template."""
         return [FOLDED_SYSTEM] if self._folds_system else []
 
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
         """Return the prompt in at most `window - reply_tokens` tokens, with its answers cut if necessary.
 
-        A prefill is added to that, because it is part of the reply; so is the end of a thinking block that the chat
-        template opened, if the judge is not to think or the reply has a prefill. The failure is `too_long` if the
-        prompt does not fit with the minimum of each answer, and `equal_after_cut` if different answers would be shown
-        as equal.
+        A prefill is part of the reply and does not count. The same holds for the end of a thinking block that the chat
+        template opened, which is added if thinking is off or there is a prefill. The failure is `too_long` if the
+        prompt does not fit with minimum answers, and `equal_after_cut` if different answers would look equal.
 
         Raises:
-            ConfigError: a chat whose template is missing or refuses it, or images for a text model.
+            ConfigError: the chat template is missing or rejects the chat, or a text model gets images.
         """
         tokenized = self._truncate(prompt, self.window - reply_tokens)
         if isinstance(tokenized, Unparsed):
             return tokenized
         tokenized = replace(tokenized, images=prompt.images)
         opening, behind = opening_of(tokenized.text) if prompt.chat else "", prompt.prefill
-        if opening and behind.startswith(OPEN):  # the prefill opens the block itself
+        if opening and behind.startswith(OPEN):  # the prefill opens the block
             tokenized = replace(tokenized, text=tokenized.text.removesuffix(opening))
         elif opening and (behind or self._thinking == "off"):
             behind = NO_THINKING + behind
@@ -167,16 +166,16 @@ class Truncator:
         return Truncation(answer=answer, tokens_before=before, tokens_after=after, steps=steps)
 
     def ids(self, text: str) -> list[int]:
-        """Token ids without special tokens."""
+        """Return token ids without special tokens."""
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def sanitize(self, text: str, *, chat: bool = False) -> tuple[str, int]:
-        """Return untrusted text without special tokens and a `chat`'s role markers, and how many there were."""
+        """Remove special tokens and a `chat`'s role markers from untrusted text; return the text and their number."""
         return self._sanitizer(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
-        """Return the token ids of a text that the model continues: with the tokenizer's beginning, without its end."""
-        # verbose=False: no warning about texts longer than the window
+        """Return token ids for a text to continue, with start tokens but no end tokens."""
+        # verbose=False: do not warn about texts longer than the window
         ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
 
@@ -213,10 +212,14 @@ class Truncator:
                     if len(shortened[index].text) < len(spans[index].text)
                 )
                 return TokenizedPrompt(text=text, ids=ids, truncations=cut, sanitized=sanitized)
-            # the joined text can have a few tokens more than its parts
+            # the joined text can have a few more tokens than its parts
             room -= len(ids) - limit
         needed = len(self._encode(bare, prompt)[1])
-        return Unparsed("too_long", "", f"{needed} tokens without the answers leave no room in at most {limit}")
+        return Unparsed(
+            "too_long",
+            "",
+            f"without answers, the prompt has {needed} of at most {limit} tokens, which leaves too little room",
+        )
 
     def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
         return bounded_length if whole is bounded else round(bounded_length * len(whole.text) / len(bounded.text))
@@ -230,7 +233,7 @@ class Truncator:
         return text, self.encode(text, chat=prompt.chat)
 
     def text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
-        """Return the spans as one text; a chat is rendered by the chat template, with the opening of the reply."""
+        """Return the spans as one string; the chat template renders a chat and opens the reply."""
         images = [span.text for span in spans if span.kind == "image"]
         if self._images is None:
             if images:
@@ -244,7 +247,7 @@ class Truncator:
         elif not images:
             text = self._templated(chat_messages(spans))
         else:
-            raise ConfigError("the prompt has images, but the chat template takes only text; use another template")
+            raise ConfigError("the prompt has images, but the chat template supports only text; use another template")
         pieces = text.split(mark)
         if len(pieces) != len(images) + 1:
             raise ConfigError(f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another")
@@ -253,7 +256,7 @@ class Truncator:
 
     @cached_property
     def _takes_parts(self) -> bool:
-        """True if the chat template supports lists of texts and images; others would print them as Python values."""
+        """True if the chat template supports lists of texts and images; others print Python values."""
         probe = "zq0qz"
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text
@@ -274,23 +277,23 @@ class Truncator:
             return self._rendered(messages)
         except (ValueError, TemplateError) as error:
             found = str(error).splitlines()[0]
-            raise ConfigError(f"the chat template refuses this prompt ({found}); use a plain --template") from error
+            raise ConfigError(f"the chat template rejects this prompt ({found}); use a plain --template") from error
 
     def _rendered(self, messages: list[dict[str, Any]]) -> str:
         arguments = template_arguments(self._thinking)
-        asks = messages[-1]["role"] != "assistant"  # reward models read a finished answer
+        asks = messages[-1]["role"] != "assistant"  # reward models read finished answers
         return render_chat(self.tokenizer, messages, add_generation_prompt=asks, **arguments)
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
-    """Tokens appended to a text, such as an end-of-sequence token."""
+    """Return the number of tokens appended to a text, such as an end-of-sequence token."""
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
 
 
 ELIDED = "(left out)"
-"""Replaces a trajectory's text that does not fit."""
+"""Replacement for text of a trajectory that does not fit."""
 
 
 def _may_go(span: Span) -> StepPlace | None:
@@ -298,7 +301,7 @@ def _may_go(span: Span) -> StepPlace | None:
 
 
 def elided(spans: tuple[Span, ...], places: Iterable[StepPlace]) -> tuple[Span, ...]:
-    """Return the spans without the texts at these places of trajectories."""
+    """Return the spans without the texts at these places."""
     gone = set(places)
     return tuple(replace(span, text=ELIDED, kind="template") if span.step in gone else span for span in spans)
 
@@ -308,14 +311,14 @@ def _text_of_answer(spans: tuple[Span, ...], answer: int) -> str:
 
 
 def sanitized_spans(spans: tuple[Span, ...], clean: Callable[[str], tuple[str, int]]) -> tuple[tuple[Span, ...], int]:
-    """Also return the number of sanitized markers."""
+    """Return the sanitized spans and the number of markers found."""
     texts = [(span.text, 0) if span.kind in ("template", "image") else clean(span.text) for span in spans]
     changed = (replace(span, text=text) if count else span for span, (text, count) in zip(spans, texts, strict=True))
     return tuple(changed), sum(count for _, count in texts)
 
 
 def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
-    """Return the spans of a chat as messages; neighbouring spans of one role are one message."""
+    """Return chat spans as messages, merging adjacent spans with the same role."""
     return [
         {"role": str(role), "content": "".join(span.text for span in group)}
         for role, group in groupby(spans, key=lambda span: span.role)
@@ -323,7 +326,7 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
 
 
 def without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with the system message at the beginning of the first user message."""
+    """Return the messages with the system message moved into the first user message."""
     system = "\n\n".join(_text(message["content"]) for message in messages if message["role"] == "system")
     others = [dict(message) for message in messages if message["role"] != "system"]
     first = next((message for message in others if message["role"] == "user"), None)
@@ -343,7 +346,7 @@ def _text(content: str | Sequence[dict[str, Any]]) -> str:
 
 
 def chat_parts(spans: tuple[Span, ...]) -> list[dict[str, Any]]:
-    """Like `chat_messages`, but each message is a list of texts and images for vision-language templates."""
+    """Like `chat_messages`, but with lists of texts and images for vision-language templates."""
     return [{"role": str(role), "content": _parts(group)} for role, group in groupby(spans, key=lambda span: span.role)]
 
 
@@ -380,7 +383,7 @@ def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
 
 
 def prompt_key(prompt: Prompt) -> str:
-    """Return the untrusted texts of a prompt joined by `|`; the scripted engine knows prompts by it."""
+    """Return a prompt's untrusted texts joined by `|`, by which the scripted engine identifies prompts."""
     return "|".join(span.text for span in prompt.spans if span.kind not in ("template", "image"))
 
 

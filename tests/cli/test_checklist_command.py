@@ -23,7 +23,7 @@ def test_criteria_of_a_file_and_of_the_row(batch, cli, rows, tmp_path):
     assert (first["scores"], second["scores"]) == (pytest.approx([2 / 3] * 2), pytest.approx([1, 1]))
     assert [shown["part"] for shown in second["shown"]] == ["It is mine."] * 2
     code, printed, _ = cli("judgelm", "eval", tmp_path / "out.jsonl", "--labels", rows)
-    assert (code, "judged by itself by a checklist" in " ".join(printed.split())) == (0, True)
+    assert (code, "judged alone by a checklist" in " ".join(printed.split())) == (0, True)
 
 
 def test_a_row_without_criteria_is_a_reject(batch, rows, tmp_path):

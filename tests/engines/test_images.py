@@ -144,7 +144,7 @@ def test_text_only_chat_template(judge, pictures, tmp_path):
     as_text = replace(as_text, prompt=replace(as_text.prompt, spans=(*as_text.prompt.spans, last)))
     completions = run(engine, [as_chat, as_text])
     assert completions["1"].texts == completions["2"].texts
-    with pytest.raises(ConfigError, match="takes only text"):
+    with pytest.raises(ConfigError, match="supports only text"):
         engine.submit([request_of("1", pictures[:1], chat=True)])
     engine.close()
 

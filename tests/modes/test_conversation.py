@@ -264,7 +264,7 @@ def test_drawn_replies_have_seeds_of_their_own():
     [
         ({"mode": Conversation()}, "of sample 1 by mode pair, not of 1 by conversation"),
         ({"sample": Sample(id="2", question="q", answers=("a", "b"))}, "of sample 1 by mode pair, not of 2 by pair"),
-        ({"judgment": Judgment(sample_id="1", mode="pair", verdict=None, shown=())}, "no readable reply"),
+        ({"judgment": Judgment(sample_id="1", mode="pair", verdict=None, shown=())}, "no parseable reply"),
         ({}, "follow-up 1 is blank"),
     ],
 )

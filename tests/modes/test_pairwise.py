@@ -131,7 +131,7 @@ def test_an_engine_without_probabilities_leaves_them_out_or_fails_the_rule():
     assert judged(reply("8 6")).probability is None
     failure = judged(reply("8 6"), order_rule="probability").failure
     assert (failure.code, failure.text) == ("engine", "")
-    assert "gives no probabilities" in failure.why
+    assert "returns no probabilities" in failure.why
 
 
 @pytest.mark.parametrize("unread", ["The first is better", "8 6 5", "11 2", "8/6"])
@@ -326,7 +326,7 @@ def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
 def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, words):
     _, judgment = drive(Pairwise(retry_unparseable=True), [reply("80 6")], [retry])
     assert (judgment.failure.code, judgment.failure.text) == ("out_of_range", "80 6")
-    assert f"a constrained retry failed as well: {words}" in judgment.failure.why
+    assert f"the constrained retry also failed: {words}" in judgment.failure.why
     assert not judgment.repaired
 
 

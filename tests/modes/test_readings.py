@@ -188,8 +188,8 @@ def test_a_criterion_stands_in_the_question_to_the_judge():
         ({"temperature": 1.0}, "temperature"),
         ({"criterion": " "}, "criterion is empty"),
         ({"calibration_temperature": 0.0}, "calibration_temperature"),
-        ({"template": "judgelm-v1", "criterion": "x"}, "takes no criterion"),
-        ({"template": "yes-no-criterion"}, "give one with --criterion"),
+        ({"template": "judgelm-v1", "criterion": "x"}, "does not support criteria"),
+        ({"template": "yes-no-criterion"}, "set one with --criterion"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options, message):

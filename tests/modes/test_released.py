@@ -123,9 +123,9 @@ def test_the_samples_rubric_goes_before_the_modes_and_ours():
     ("judge_name", "options", "finding"),
     [
         ("prometheus-absolute", {"both_orders": True}, "leave --both-orders out"),
-        ("pandalm", {"reference": "use"}, "takes no reference"),
+        ("pandalm", {"reference": "use"}, "does not support references"),
         ("prometheus-1", {"reference": "ignore"}, "always needs a reference"),
-        ("auto-j", {"rubric": "[Is it kind?]"}, "takes no rubric"),
+        ("auto-j", {"rubric": "[Is it kind?]"}, "does not support rubrics"),
         ("auto-j", {"explain": True}, "always reasons before"),
         ("pandalm", {"max_tokens": 0}, "must be above 0"),
     ],

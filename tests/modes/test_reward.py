@@ -70,7 +70,7 @@ def test_an_engine_without_rewards_fails_the_judgment():
 
     judgment = judged("good", engine=Writer({"*": ""}))
     assert judgment.failure.code == "engine"
-    assert "the engine gives no reward" in judgment.failure.why
+    assert "the engine returned no reward" in judgment.failure.why
 
 
 def test_answers_that_are_the_same_after_the_cut_are_no_tie():
@@ -107,7 +107,7 @@ def test_a_dialogue_is_read_with_all_its_turns_of_one_assistant():
         ("reward", {"calibration_temperature": 0}, "calibration_temperature is 0.0; it must be above 0"),
         ("conversation", {"template": "reward"}, "mode conversation: a reward model writes no text; use mode reward"),
         ("pair", {"template": "reward", "reasons": "all"}, "a reward model cannot explain"),
-        ("pair", {"template": "reward", "criterion": "Is it short?"}, "template reward takes no criterion"),
+        ("pair", {"template": "reward", "criterion": "Is it short?"}, "template reward does not support criteria"),
         ("pair", {"template": "reward", "retry_unparseable": True}, "retry_unparseable: only for"),
     ],
 )

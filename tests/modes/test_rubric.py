@@ -100,7 +100,7 @@ def test_the_example_is_a_rubric():
     ("options", "finding"),
     [
         ({"dimensions": ["helpfulnes"]}, "did you mean helpfulness"),
-        ({"dimensions": ["helpfulness", "helpfulness"]}, "one occurs twice"),
+        ({"dimensions": ["helpfulness", "helpfulness"]}, "one is listed twice"),
         ({"rubric": {"helpfulness": OWN["tone"]}}, "one of the paper's dimensions"),
         ({"rubric": {"tone": OWN["tone"] | {"weight": 2}}}, "rubric.tone.weight: Unexpected keyword argument"),
         ({"rubric": {"tone": {"question": "x"}}}, "rubric.tone.levels"),
@@ -180,7 +180,7 @@ def test_ones_own_dimension_has_the_papers_form():
         ({"good": 1}, "at least two levels"),
         ({"good": 1, "bad": 1}, "all different"),
         ({"good": 0, "bad": -1}, "must be above 0"),
-        ({"good": 1, "Good.": 2}, "like another level"),
+        ({"good": 1, "Good.": 2}, "duplicates another level"),
         ({"": 1, "bad": 2}, "empty"),
         ({"good": float("nan"), "bad": 2}, "at least two levels"),
     ],

@@ -124,7 +124,7 @@ def test_trajectories_that_are_cut_and_read_as_equal_are_no_tie():
     ("options", "finding"),
     [
         ({"template": "judgelm-v1"}, "use --reading yes-no"),
-        ({"tasks": ["outcome", "outcome"]}, "outcome: one occurs twice"),
+        ({"tasks": ["outcome", "outcome"]}, "outcome: one is listed twice"),
         ({"tasks": ["speed"]}, "Input should be"),
         ({"criterion": " "}, "criterion is empty"),
         ({"tie_threshold": 0.7}, "0 to 0.5"),

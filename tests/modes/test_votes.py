@@ -81,7 +81,7 @@ def test_no_more_than_half_is_no_verdict():
     judgment = vote(DrawingEngine(a=["well", "well", "[[2]]", "[[1]]"]), 4)
     # 3 drawn at first (more than half of 4), of which one can be read: with the fourth only two of four could be
     assert judgment.failure.code == "off_grammar"
-    assert "2 of 3 votes failed, of 4 asked for" in judgment.failure.why
+    assert "2 of 3 votes failed (4 requested)" in judgment.failure.why
     assert (judgment.verdict, judgment.spread) == (None, None)
 
 
@@ -111,11 +111,11 @@ def test_the_manifest_has_the_options_of_mode_and_votes():
 @pytest.mark.parametrize(
     ("mode", "options", "message"),
     [
-        ("reasoned", {"votes": 3, "temperature": 0}, "3 votes at temperature 0 are all the same"),
+        ("reasoned", {"votes": 3, "temperature": 0}, "3 votes at temperature 0 are identical"),
         ("reasoned", {"votes": 0}, "votes is 0; it must be a number from 2"),
         ("reasoned", {"votes": "3"}, "votes is 3; it must be a number"),
         ("reasoned", {"votes": 3, "vote_rule": "median"}, "vote_rule 'median' does not exist"),
-        ("pair", {"votes": 3}, "mode pair the judge begins with its verdict"),
+        ("pair", {"votes": 3}, "mode pair gets the verdict"),
         ("reasoned", {"vote_rule": "mean"}, "vote_rule needs votes"),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_template_that_doubles_a_value_is_refused_before_it_fills_the_memory(r
 def test_the_prompt_that_it_was_for_is_named(tokenizer):
     tokenizer.chat_template = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     prompt = Prompt(spans=(Span(kind="question", text="q", role="user"),), chat=True)
-    with pytest.raises(ConfigError, match=r"refuses this prompt \(it runs more than 200,000 lines\)"):
+    with pytest.raises(ConfigError, match=r"rejects this prompt \(it runs more than 200,000 lines\)"):
         Truncator(tokenizer, 100).truncate(prompt, 10)
 
 

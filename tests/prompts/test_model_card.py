@@ -75,12 +75,12 @@ def test_the_hubs_metadata_names_library_and_base():
 
 def test_limits_follow_from_how_it_was_trained():
     assert "format bias" not in TEXT
-    assert "Asked with one, it judges worse" in render_model_card(replace(CARD, reference="without"), name="x")
-    assert "It learned no reasons" in with_facts(rows_with_reason=0)
+    assert "With one, it judges worse" in render_model_card(replace(CARD, reference="without"), name="x")
+    assert "It was not trained to give reasons" in with_facts(rows_with_reason=0)
     assert "trained on a base quantised to 4bit" in with_facts(quantization="4bit")
     alone = render_model_card(replace(CARD, reading="yes-no"), name="x")
-    assert "read off the probabilities of the first word of its reply (reading `yes-no`)" in alone
-    assert "one line of scores" not in alone
+    assert "scored by the probabilities of its reply's first word (reading `yes-no`)" in alone
+    assert "one line with scores" not in alone
     assert "shown first or last" not in alone
     bare = render_model_card(Card(template="t", template_sha="s", prompt_format="chat"), name="bare")
     assert "through the tokenizer's chat template" in bare
