@@ -39,8 +39,9 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
         if missing > free:
             raise ConfigError(
                 f"{trainer.args.output_dir}: training needs {_size(missing)} of disk space "
-                f"({count} checkpoints of {_size(weights + states)} and the judge), but only {_size(free)} is free; use a "
-                f"larger disk, a smaller save_total_limit, or save_only_model: true ({_size(weights)} each, not resumable)"
+                f"({count} checkpoints of {_size(weights + states)} and the judge), but only {_size(free)} is free; "
+                "use a larger disk, a smaller save_total_limit, or save_only_model: true "
+                f"({_size(weights)} each, not resumable)"
             )
 
     broadcast_from_rank0(check)

@@ -54,7 +54,7 @@ def test_without_a_verdict_there_is_no_score_unless_the_user_says_which():
     ("options", "error", "message"),
     [
         ({"extra_info": {}}, InputError, 'no text "question"'),
-        ({"truth": None}, InputError, "ground_truth is not a text"),
+        ({"truth": None}, InputError, "ground_truth is not a string"),
         ({"method": "checklist"}, InputError, 'no "criteria"'),
         ({"method": "group"}, ConfigError, "method group needs groups"),
     ],
