@@ -218,9 +218,9 @@ def sample_seeds(
 ) -> SeedSample:
     """Choose `size` seeds with distinct questions, with a share from each source.
 
-    Among rows with the same question, the row with the smallest hash of source, question, and reference is kept. In each
-    source, the smallest hashes of `seed` and ID are chosen. The choice does not depend on file and row order, and a
-    larger size extends the choice of a smaller size.
+    Among rows with the same question, the row with the smallest hash of source, question, and reference is kept. In
+    each source, the smallest hashes of `seed` and ID are chosen. The choice does not depend on file and row order, and
+    a larger size extends the choice of a smaller size.
 
     Args:
         sources: files by source name.

@@ -75,7 +75,7 @@ def make_base(
 ) -> None:
     """Write a randomly initialised Llama and its tokenizer, for `AutoModelForCausalLM` and `AutoTokenizer`.
 
-    The embeddings are tied, and the gated MLP is 8/3 as wide as the model. Texts end with `</s>` and have no start token.
+    The embeddings are tied, and the gated MLP is 8/3 as wide as the model. Texts end in `</s>`, without a start token.
 
     Args:
         texts: training text for the tokenizer, read once.
