@@ -1,1 +1,1 @@
-"""Measurements; `python -m benchmarks.NAME` at the root of the repository runs one of them."""
+"""Measurements; run one with `python -m benchmarks.NAME` in the repository root."""

@@ -2,8 +2,8 @@
 
     python -m benchmarks.batch_memory [--most 1000000]
 
-What is measured is everything but the model: reading, templates, parsing, writing each judgment at once. Memory is the
-process's peak; the index of ids, which knows duplicates, grows with the input and is stated apart.
+Measures everything except the model: reading, templates, parsing, and writing each judgment immediately. Memory is the
+process's peak. The ID index, which detects duplicates, grows with the input and is reported separately.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def run(folder: Path, count: int) -> dict[str, float]:
-    """Judge `count` pairs in a process of its own."""
+    """Judge `count` pairs in a separate process."""
     pairs, out = folder / f"{count}.jsonl", folder / f"{count}.out.jsonl"
     write_pairs(pairs, count)
     code = "import resource, sys\nfrom judgelm.cli.batch import app\ntry:\n    app()\nexcept SystemExit as end:\n"
@@ -59,7 +59,7 @@ def run(folder: Path, count: int) -> dict[str, float]:
 
 
 def write_pairs(path: Path, count: int) -> None:
-    """Plain pairs of about 500 bytes, no two alike."""
+    """Return distinct plain pairs of about 500 bytes."""
     answer = "It stands in the old part of the town, near the river, and was built for a queen. " * 2
     with path.open("w", encoding="utf-8") as file:
         for pair_index in range(count):
@@ -73,7 +73,7 @@ def write_pairs(path: Path, count: int) -> None:
 
 
 def index_bytes(count: int) -> int:
-    """Bytes of the index of ids: a set of 64-bit hashes."""
+    """Return the bytes of the ID index, a set of 64-bit hashes."""
     index = {hash(f"pair-{pair_index}") for pair_index in range(count)}
     return sys.getsizeof(index) + sum(sys.getsizeof(value) for value in index)
 

@@ -1,7 +1,7 @@
-"""Pairs of a right and a wrong response to one question, written by a generator model that is not the judge.
+"""Pairs of a right and a wrong response to one question, written by a separate generator model.
 
-Source: SSR-Judge, section 4.1: one response concludes with the correct answer, one with a randomly drawn incorrect one.
-The paper does not print the generator's prompt; this wording is ours.
+Source: SSR-Judge, section 4.1: one response ends with the correct answer, the other with a random incorrect answer.
+The paper does not print the generator prompt, so the wording is ours.
 """
 
 import random
@@ -27,7 +27,7 @@ _ANSWER_NEEDS = "question_id, text"
 
 
 def read_solved_questions(path: str) -> Iterator[Sample]:
-    """Questions whose right answer is known: `id`, `question`, `reference`, and `options`, `category` if any.
+    """Read questions with known answers: `id`, `question`, `reference`, and optionally `options` and `category`.
 
     Raises:
         InputError: the file cannot be read, or a row lacks one of the first three.
@@ -50,10 +50,10 @@ def _known(row: Row) -> Sample:
 
 
 def read_answers(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The question's id and the text of each answer in files of `judgelm data answers collect`; failures are left out.
+    """Read question IDs and answers from `judgelm data answers collect` files, without failures.
 
     Raises:
-        InputError: a file cannot be read, or a row is no answer.
+        InputError: A file cannot be read, or a row is not an answer.
     """
     for path in paths:
         answers = convert_rows(read_rows(path), _answer, path=path, expected=_ANSWER_NEEDS)
@@ -61,7 +61,7 @@ def read_answers(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _answer(row: Row) -> tuple[str, str] | None:
-    """The question's id and the text; None for a failure."""
+    """Return the question ID and the text, or None if the answer failed."""
     if row.data.get("failure") is not None:
         return None
     name = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
@@ -69,14 +69,14 @@ def _answer(row: Row) -> tuple[str, str] | None:
 
 
 def generator_prompts(questions: Iterable[Sample], *, seed: int = 0) -> Iterator[Sample]:
-    """Two prompts for a generator for each multiple-choice question: for the right option and for a wrong one.
+    """Return two generator prompts per multiple-choice question: for the right option and for a wrong one.
 
     Args:
         questions: with `options` in their metadata and the right letter as their reference.
-        seed: with the question's id, it decides the wrong option.
+        seed: selects the wrong option, together with the question ID.
 
     Raises:
-        InputError: a question has no options, or its reference is none of their letters.
+        InputError: A question has no options, or its reference is not an option letter.
     """
     for item in questions:
         shown = question_of(item)
@@ -91,29 +91,29 @@ def generator_prompts(questions: Iterable[Sample], *, seed: int = 0) -> Iterator
 
 
 def source_question_id(question_id: str) -> str:
-    """The id of the question behind one of `generator_prompts`; any other id unchanged."""
+    """Return the question ID of one of the `generator_prompts`; return other IDs unchanged."""
     return question_id.partition(_MARK)[0]
 
 
 def contrastive_pair(
     question: Sample, texts: Sequence[str], task: Task, *, seed: int = 0
 ) -> tuple[Sample, Mapping[str, object]] | None:
-    """One right and one wrong response out of a generator's, each drawn at random, in random places.
+    """Sample one right and one wrong generator response, in random order.
 
-    The conclusion of a response is read from its text, not taken from the prompt; a response without an extractable
-    answer is neither right nor wrong.
+    A response's conclusion is read from its text, not from the prompt. Without an extractable answer, a response is
+    neither right nor wrong.
 
     Args:
         question: with its right answer as the reference, which the pair does not show.
         texts: the generator's responses.
-        task: kind of their final answers.
-        seed: seed of the draw, with the question's id.
+        task: kind of final answer.
+        seed: random seed, combined with the question ID.
 
     Returns:
-        The pair and its line of a truth file; None where no response is right, or none is wrong.
+        The pair and its line in a truth file, or None if no response is right or none is wrong.
 
     Raises:
-        InputError: the reference is no final answer of the task.
+        InputError: The reference is not a final answer for the task.
     """
     gold = None if question.reference is None else canonical(question.reference, task)
     if gold is None:

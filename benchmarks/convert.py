@@ -5,11 +5,11 @@ r"""Convert published data sets to JudgeLM rows, for training and as labels.
     python data_tools/convert.py reviews --questions question.jsonl --answers answer/*.jsonl \
         --reviews review/*.jsonl -o vicuna.jsonl --split-by question --holdout 20 --seed 0
 
-`rows` reads every labelled format judgelm knows (JudgeLM, PandaLM test and train, plain, ...). Labels that name only a
-winner stay so (`winner`, no `score`) unless `--scores WIN LOSE TIE` says which scores stand for them. `reviews` joins
-Vicuna/FastChat review tables. With `--split-by question`, `--holdout` questions (a number of questions, with all their
-rows) go to OUT.holdout.jsonl and the others to OUT.train.jsonl, so that no question is in both; the rows are then held
-in memory. Unusable rows are counted, and listed with file and line in OUT.rejects.jsonl.
+`rows` reads all labelled formats that judgelm supports (JudgeLM, PandaLM test and train, plain, ...). Labels with only
+a winner keep it (`winner`, no `score`) unless `--scores WIN LOSE TIE` sets scores for them. `reviews` joins
+Vicuna/FastChat review tables. With `--split-by question`, all rows of `--holdout` questions are written to
+OUT.holdout.jsonl and the others to OUT.train.jsonl, so that no question is in both; this holds the rows in memory.
+Unusable rows are counted, and listed with file and line in OUT.rejects.jsonl.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from judgelm.jsonl import atomic_write, check_no_input
 from judgelm.records import Label, Sample
 
 Converted = tuple[str, dict[str, object]]
-"""The question that a row belongs to, and the row."""
+"""A row and its question."""
 
 REVIEW_FIELDS = "review_id, question_id, answer1_id, answer2_id, text, score"
 
@@ -74,7 +74,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def convert(options: argparse.Namespace, counts: Counter[str]) -> None:
-    """Write the converted rows and the rejects; each file appears only when it is complete."""
+    """Write the converted rows and the rejects; each file appears only once complete."""
     paths = outputs(options)
     rejects_path = paths["rejects"]
     read = [options.questions, *options.answers, *options.reviews] if options.command == "reviews" else options.files
@@ -108,10 +108,10 @@ def outputs(options: argparse.Namespace) -> dict[str, Path]:
 
 
 def split(rows: Iterator[Converted], options: argparse.Namespace) -> Iterator[tuple[str, dict[str, object]]]:
-    """Send all rows of `holdout` drawn questions to the one file and the rest to the other, in their order.
+    """Write all rows of `holdout` random questions to one file and the rest to the other, in order.
 
     Raises:
-        ConfigError: nothing would be left on one side.
+        ConfigError: One file would be empty.
     """
     held = list(rows)
     questions = sorted({question for question, _ in held})
@@ -127,7 +127,7 @@ def split(rows: Iterator[Converted], options: argparse.Namespace) -> Iterator[tu
 def from_reviews(
     options: argparse.Namespace, counts: Counter[str], on_reject: Callable[[Reject], None]
 ) -> Iterator[Converted]:
-    """Joined review tables; the question is the one of the questions file."""
+    """Yield joined review rows with the question from the questions file."""
     for review in join_reviews(options.questions, options.answers, options.reviews):
         if isinstance(review, Reject):
             on_reject(review)
@@ -140,7 +140,7 @@ def from_reviews(
 def from_rows(
     options: argparse.Namespace, counts: Counter[str], on_reject: Callable[[Reject], None]
 ) -> Iterator[Converted]:
-    """Labelled rows of any known format; the question is its id in `metadata`, or else its text."""
+    """Yield labelled rows of any known format; a question is identified by its ID in `metadata` or its text."""
     seen: set[str] = set()
     for path in options.files:
         stream = SampleStream([path], on_reject=on_reject)
@@ -159,7 +159,7 @@ def from_rows(
 
 
 def convert_row(row: Row, sample: Sample, stream: SampleStream, scores: list[float] | None) -> dict[str, object]:
-    """A labelled row in JudgeLM's fields."""
+    """Return a labelled row with JudgeLM's fields."""
     [label] = stream.labels(row, False)
     if label is None:
         raise InputError("no label; rows without one cannot be trained on")
@@ -177,7 +177,7 @@ def convert_row(row: Row, sample: Sample, stream: SampleStream, scores: list[flo
 
 
 def label_fields(label: Label, scores: list[float] | None) -> dict[str, object]:
-    """A label in JudgeLM's fields."""
+    """Return a label with JudgeLM's fields."""
     pair = label.scores
     if pair is None and scores is not None:
         pair = scores_of_winner(label.winner, scores)
@@ -195,9 +195,9 @@ def label_fields(label: Label, scores: list[float] | None) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedReview:
-    """One review as a JudgeLM row, and the question it belongs to.
+    """One review as a JudgeLM row, and its question.
 
-    `rebuilt`: the text did not open with its scores (reviews that first solve a problem), so they were put before it.
+    `rebuilt`: the text did not start with the scores (some reviews first solve a problem), so they were prepended.
     """
 
     row: dict[str, object]
@@ -206,18 +206,18 @@ class JoinedReview:
 
 
 def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str]) -> Iterator[JoinedReview | Reject]:
-    """Join each review with its two answers and its question; questions and answers are held in memory.
+    """Join each review with its two answers and question; questions and answers are held in memory.
 
     Args:
-        questions: rows of question_id, text, and optionally category.
-        answers: files of rows of answer_id, question_id, text, model_id.
-        reviews: files of rows of review_id, question_id, answer1_id, answer2_id, text, score.
+        questions: rows with question_id, text, and optionally category.
+        answers: files whose rows have answer_id, question_id, text, model_id.
+        reviews: files whose rows have review_id, question_id, answer1_id, answer2_id, text, score.
 
     Returns:
         One joined review or reject per review row.
 
     Raises:
-        InputError: a file cannot be read, a row of questions or answers is unusable, or no review of a file is usable.
+        InputError: A file cannot be read, a question or answer row is unusable, or a file has no usable review.
     """
     question_rows = rows_by_id([questions], "question_id")
     answer_rows = rows_by_id(answers, "answer_id")
@@ -228,7 +228,7 @@ def join_reviews(questions: str, answers: Sequence[str], reviews: Sequence[str])
 
 
 def rows_by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
-    """The rows of tables by an id."""
+    """Return table rows by ID."""
     rows: dict[str, Row] = {}
 
     def named(row: Row) -> tuple[str, Row]:
@@ -244,7 +244,7 @@ def rows_by_id(paths: Sequence[str], field: str) -> dict[str, Row]:
 
 
 def joined_row(row: Row, questions: dict[str, Row], answers: dict[str, Row], seen: set[str]) -> JoinedReview:
-    """A review with its question and answers."""
+    """Join a review with its question and answers."""
     review_id = row.required_id("review_id", "it becomes the id of the joined row")
     if review_id in seen:
         raise row.error(f'review_id "{review_id}" appeared before; ids must be unique')
@@ -276,7 +276,7 @@ def joined_row(row: Row, questions: dict[str, Row], answers: dict[str, Row], see
 
 
 def partner_of(row: Row, field: str, rows: dict[str, Row]) -> Row:
-    """The row that a field names."""
+    """Return the row that a field refers to."""
     name = row.required_id(field, "the tables are joined by it")
     if name not in rows:
         raise row.error(f'field "{field}": "{name}" is in none of the given files; give the file that holds it')
@@ -284,7 +284,7 @@ def partner_of(row: Row, field: str, rows: dict[str, Row]) -> Row:
 
 
 def score_and_text(row: Row) -> tuple[tuple[float, float], str, bool]:
-    """Scores and text of a review, and whether the scores were put before the text."""
+    """Return a review's scores and text, and whether the scores were prepended."""
     text = row.text("text", REVIEW_FIELDS)
     if row.data.get("score") is None:
         raise row.error(f'field "score" is missing; each row needs {REVIEW_FIELDS}')

@@ -1,11 +1,10 @@
-"""The page of figures, `docs/benchmarks.md`: made of `figures.yaml` and the stored results that it names.
+"""Generate the page `docs/benchmarks.md` from `figures.yaml` and stored results.
 
     python -m benchmarks.figures            # writes the page
-    python -m benchmarks.figures --stale    # the rows that the page leaves out until they are measured again
+    python -m benchmarks.figures --stale    # lists outdated rows, which the page omits
 
-A figure is a text, or a path such as `/sets/pandalm/n` into the JSON of the row's `stored`. There stands a number, a
-list of a value and its bounds, or an object with `value` (or `auc`), with `low` and `high` (or `interval`), and often
-with `n`.
+A figure is a string, or a path such as `/sets/pandalm/n` into the row's `stored` JSON. The path leads to a number, a
+list of a value and its bounds, or an object with `value` (or `auc`), `low` and `high` (or `interval`), and often `n`.
 """
 
 import argparse
@@ -33,16 +32,16 @@ UNITS = {
 
 
 class Row(BaseModel):
-    """A line of the page.
+    """A row of the page.
 
     Attributes:
-        figures: by name; a name is empty where there is one figure.
-        n: of the figures; without a digit the noun behind those that are stored with the figures.
-        machine: a key of the page's machines.
-        stored: a file of this folder, for figures that are paths.
-        unit: of those figures, a key of `UNITS`.
-        minutes: that the command takes, about.
-        stale: the code has changed since, or the machine is gone: not on the page until it is measured again.
+        figures: figures by name; the name of a single figure is empty.
+        n: sample size, or without a digit, the noun after the stored sizes.
+        machine: key of one of the page's machines.
+        stored: file in this folder for figures that are paths.
+        unit: unit of those figures, a key of `UNITS`.
+        minutes: approximate duration of the command.
+        stale: omitted from the page because the code has changed or the machine is gone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,7 +65,7 @@ class Row(BaseModel):
 
 
 class Section(BaseModel):
-    """A subject: its title, a text before its rows, and the rows."""
+    """A section: title, introduction, and rows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -76,7 +75,7 @@ class Section(BaseModel):
 
 
 class Page(BaseModel):
-    """The whole page; `machines` are sentences by the name that rows have."""
+    """The whole page; `machines` maps names used in rows to sentences."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,7 +96,7 @@ def read(file: Path = ROWS) -> Page:
     """Read the rows.
 
     Raises:
-        InputError: the file has no such rows.
+        InputError: The file is not valid.
     """
     try:
         return Page.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
@@ -106,10 +105,10 @@ def read(file: Path = ROWS) -> Page:
 
 
 def render(page: Page, folder: Path = FOLDER) -> str:
-    """Write the page as Markdown; sections without a row are left out.
+    """Write the page as Markdown; sections without rows are omitted.
 
     Raises:
-        InputError: a path leads to no figure.
+        InputError: A path does not lead to a figure.
     """
     parts = [page.head.strip(), "\n".join(f"- **{name}**: {text}" for name, text in page.machines.items())]
     for section in page.sections:
@@ -121,7 +120,7 @@ def render(page: Page, folder: Path = FOLDER) -> str:
 
 
 def _line(row: Row, folder: Path) -> str:
-    """The cells of a row."""
+    """Return the cells of a row."""
     stored = {name: _at(row, path, folder) for name, path in row.figures.items() if path.startswith("/")}
     texts = [
         (f"{name}: " if name else "") + (_text(row, text, stored[name]) if name in stored else text)
@@ -138,7 +137,7 @@ def _line(row: Row, folder: Path) -> str:
 
 
 def _at(row: Row, path: str, folder: Path) -> Any:
-    """The value at a path of the stored results."""
+    """Return the value at a path in the stored results."""
     place: Any = json.loads((folder / (row.stored or "")).read_text(encoding="utf-8")) if row.stored else None
     for key in path.split("/")[1:]:
         try:
@@ -149,7 +148,7 @@ def _at(row: Row, path: str, folder: Path) -> Any:
 
 
 def _text(row: Row, path: str, stored: Any) -> str:
-    """A value in the row's unit, and its bounds."""
+    """Format a value and its bounds in the row's unit."""
     factor, form = UNITS[row.unit]
     if isinstance(stored, Mapping):
         bounds = stored.get("interval") or [stored[key] for key in ("low", "high") if key in stored]
@@ -164,13 +163,13 @@ def _text(row: Row, path: str, stored: Any) -> str:
 
 
 def stale_rows(page: Page) -> str:
-    """The rows to be measured again, with command and minutes."""
+    """List outdated rows with command and duration."""
     rows = [row for section in page.sections for row in section.rows if row.stale]
     return "".join(f"{row.what} ({row.date}): {row.command}, {row.minutes or '?'} min\n" for row in rows)
 
 
 def main() -> None:
-    """Write the page, or show what is to be measured again."""
+    """Write the page, or list outdated rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stale", action="store_true", help="show the rows to be measured again; write nothing")
     options = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Does a pair cost the same among many as among few? `judgelm-batch` with a tiny model, in one process for each size.
+"""Check that the cost per pair does not grow with the input: `judgelm-batch` with a tiny model, one process per size.
 
     python -m benchmarks.linear_cost
     python -m benchmarks.linear_cost --few 50 --many 200 --rounds 1
 
-Both sizes take turns, several rounds; a ratio of times per pair is one round's. Memory is the process's peak, and the
-index of ids grows with the input. `batch_memory.py` does the same without a model, up to a million pairs.
+Both sizes alternate over several rounds, and the ratio of times per pair is computed per round. Memory is the process's
+peak; the ID index grows with the input. `batch_memory.py` does the same without a model, up to a million pairs.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving a model loads deepspeed, which else warns of a missing GPU
+os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving a model loads deepspeed, which otherwise warns of a missing GPU
 
 import torch
 
@@ -28,7 +28,7 @@ TARGET_GROWTH_MB = 100
 
 
 def main() -> None:
-    """Judge both sizes in turn and compare."""
+    """Judge both sizes alternately, and compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--few", type=int, default=1000)
     parser.add_argument("--many", type=int, default=20_000)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def run(folder: Path, count: int) -> dict[str, float]:
-    """Judge `count` pairs in a process of its own."""
+    """Judge `count` pairs in a separate process."""
     out = folder / f"{count}.out.jsonl"
     code = "import resource, sys\nfrom judgelm.cli.batch import app\ntry:\n    app()\nexcept SystemExit as end:\n"
     code += "    print(end.code or 0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
@@ -77,7 +77,7 @@ def run(folder: Path, count: int) -> dict[str, float]:
 
 
 def write_pairs(path: Path, count: int) -> None:
-    """Pairs of made-up words, no two alike."""
+    """Return distinct pairs of made-up words."""
     with path.open("w", encoding="utf-8") as file:
         for sample in made_up_pairs(count):
             first, second = sample.answers

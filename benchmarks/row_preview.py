@@ -1,6 +1,6 @@
-"""Preview of a labelled row as the model sees it: its tokens, which of them carry loss, and what is cut.
+"""Preview a labelled row as the model sees it: its tokens, tokens with loss, and cuts.
 
-The row comes from `SFTRowBuilder`. Tokens are decoded piece by piece, so that the joined pieces are the row's text.
+The row comes from `SFTRowBuilder`. Tokens are decoded piece by piece so that the pieces join to the row's text.
 """
 
 import heapq
@@ -29,7 +29,7 @@ LINE_END, SPECIAL, LOSS, BOUNDARY = "⏎", ("⟨", "⟩"), ("⟦", "⟧"), "│"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPreview:
-    """The text of one token, or of several that only together form characters."""
+    """The text of one token, or of several tokens that together form a character."""
 
     text: str
     loss: bool
@@ -38,11 +38,11 @@ class TokenPreview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPreview:
-    """A row in pieces; `prompt_tokens` and `loss_tokens` are counts of the model's tokens.
+    """A row in pieces; `prompt_tokens` and `loss_tokens` are token counts.
 
     Attributes:
-        tokens: joined, their texts are the row's text.
-        cuts: what is missing, by position in the text, in characters.
+        tokens: pieces that join to the row's text.
+        cuts: removed parts, by character position in the text.
         with_reference: whether the prompt shows the reference.
     """
 
@@ -54,20 +54,20 @@ class RowPreview:
 
     @property
     def target(self) -> str:
-        """The text that carries loss."""
+        """The text with loss."""
         return "".join(token.text for token in self.tokens if token.loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A row that training leaves out, with the reason."""
+    """A row that training skips, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapPreview:
-    """A pair's rows before and after its swap; `ambiguous` says why a reason was dropped."""
+    """A pair's rows before and after its swap; `ambiguous` is the reason's fault if it was dropped."""
 
     before: RowPreview | LeftOut
     after: RowPreview | LeftOut
@@ -75,7 +75,7 @@ class SwapPreview:
 
 
 def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Iterator[tuple[int, LabelledPair]]:
-    """Every usable row of a labelled file with its row number, from 1; `on_reject` receives the others with theirs.
+    """Yield usable rows with their row numbers, counting from 1; `on_reject` gets the others.
 
     Raises:
         InputError: the file cannot be read or its format is not recognised.
@@ -99,10 +99,10 @@ def numbered_pairs(path: str, on_reject: Callable[[int, Reject], None]) -> Itera
 
 
 def row_by_number(path: str, row_number: int) -> LabelledPair:
-    """The row of a number, from 1.
+    """Return the row with this number, counting from 1.
 
     Raises:
-        InputError: it cannot be used, or the file has fewer rows.
+        InputError: The row is unusable, or the file has fewer rows.
     """
     rejects: dict[int, Reject] = {}
     last = 0
@@ -117,10 +117,10 @@ def row_by_number(path: str, row_number: int) -> LabelledPair:
 
 
 def pair_by_id(path: str, pair_id: str) -> LabelledPair:
-    """The row of an id.
+    """Return the row with this ID.
 
     Raises:
-        InputError: there is none.
+        InputError: No row has this ID.
     """
     for _, pair in numbered_pairs(path, lambda row_number, reject: None):
         if pair.sample.id == pair_id:
@@ -129,14 +129,14 @@ def pair_by_id(path: str, pair_id: str) -> LabelledPair:
 
 
 def random_pairs(path: str, count: int, seed: int) -> list[LabelledPair]:
-    """Rows drawn by seed and id alone, in the file's order."""
+    """Sample rows by seed and ID, in file order."""
     pairs = numbered_pairs(path, lambda row_number, reject: None)
     drawn = heapq.nsmallest(count, pairs, key=lambda each: (uniform_hash(seed, each[1].sample.id, "show"), each[0]))
     return [pair for _, pair in sorted(drawn, key=lambda each: each[0])]
 
 
 def preview_row(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> RowPreview | LeftOut:
-    """The row that training builds from a pair, with the random draws of its first epoch."""
+    """Return the row that training builds from a pair in its first epoch."""
     builder = SFTRowBuilder(tokenizer, options)
     row = builder.build(pair)
     if row is None:
@@ -160,10 +160,10 @@ def preview_row(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> RowP
 
 
 def preview_swap(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> SwapPreview:
-    """The row of a pair, and the row of the same pair with its answers exchanged.
+    """Return the row of a pair, and the row with the answers swapped.
 
     Raises:
-        ConfigError: the row has another number of answers than two.
+        ConfigError: The row does not have two answers.
     """
     if len(pair.sample.answers) != 2:
         raise ConfigError(f"row {pair.sample.id} has {len(pair.sample.answers)} answers; only a pair can be swapped")
@@ -173,11 +173,11 @@ def preview_swap(pair: LabelledPair, tokenizer: Any, options: RowOptions) -> Swa
 
 
 def render_row(row: RowPreview, *, plain: bool = False, boundaries: bool = False) -> Text:
-    """Return the row for a terminal: line ends, special tokens and cuts visible, control characters escaped.
+    """Format the row for a terminal, showing line ends, special tokens, cuts, and escaped control characters.
 
     Args:
         row: the row.
-        plain: mark loss by brackets instead of colours.
+        plain: mark loss with brackets instead of colours.
         boundaries: mark the end of each token.
     """
     shown = Text()
@@ -205,7 +205,7 @@ def render_row(row: RowPreview, *, plain: bool = False, boundaries: bool = False
 
 
 def visible(text: str) -> str:
-    """Text with marked line ends, and control and invisible characters as escapes."""
+    """Mark line ends, and escape control and invisible characters."""
     return "".join(
         f"{LINE_END}\n"
         if character == "\n"
@@ -217,9 +217,9 @@ def visible(text: str) -> str:
 
 
 def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[TokenPreview]:
-    """Tokens as text; parts of one character, and tokens without text, are joined.
+    """Decode tokens, joining parts of one character and tokens without text.
 
-    A piece is what a token adds to the text of the piece before, since some tokenizers drop a leading blank.
+    A piece is what a token adds to the preceding text, because some tokenizers drop a leading space.
     """
     ids, special = row.input_ids.tolist(), set(tokenizer.all_special_ids)
     before = start = 0
@@ -235,7 +235,7 @@ def _pieces(tokenizer: Any, row: TokenRow) -> Iterator[TokenPreview]:
 
 
 def _answer_cuts(prompt: Prompt, text: str, truncator: Truncator) -> dict[int, str]:
-    """Ends of truncated answers: each ends where the template continues after it."""
+    """Return the ends of truncated answers, found where the template continues."""
     cuts: dict[int, str] = {}
     at, answer, shown = 0, "", 0
     for span in prompt.spans:

@@ -1,10 +1,10 @@
-"""Draw seed questions with reference answers from the user's files, to a stated mix of sources.
+"""Sample seed questions with reference answers from the user's files, in a given mix of sources.
 
     python data_tools/sample_seeds.py --config configs/data/seeds.yaml -o runs/seeds.jsonl
 
-Writes rows of `id, question, reference, category, source, origin`; `origin` is file and line. Questions are distinct
-over all sources, and the same config gives the same seeds whatever the order of files and rows. Rows that cannot be
-used are kept with file, line and reason in OUT.rejects.jsonl. Each file appears only when it is complete.
+Writes rows with `id, question, reference, category, source, origin`; `origin` is file and line. Questions are distinct
+across sources, and the seeds do not depend on the order of files and rows. Unusable rows are listed with file, line,
+and reason in OUT.rejects.jsonl. Each file appears only once complete.
 """
 
 import argparse
@@ -57,10 +57,10 @@ def main() -> int:
 
 
 def read_config(path: Path) -> SeedsConfig:
-    """The config file.
+    """Read the config file.
 
     Raises:
-        ConfigError: it cannot be read, or has an unknown or wrong option.
+        ConfigError: It cannot be read, or an option is unknown or wrong.
     """
     try:
         return SeedsConfig.model_validate(read_yaml(path))
@@ -95,7 +95,7 @@ def write(config: SeedsConfig, out: Path) -> SeedSample:
 
 
 def report(sample: SeedSample) -> None:
-    """A line for each source."""
+    """Return a line per source."""
     columns = ("read", "rejected", "other_category", "duplicates", "available", "requested", "taken")
     echo(f"{'source':<16}" + "".join(f"{column:>16}" for column in columns))
     for name, count in sample.counts.items():

@@ -1,8 +1,7 @@
-"""Seed questions with reference answers from Alpaca-GPT4, Dolly-15K, GPT4All-LAION and ShareGPT, in a stated mix.
+"""Sample seed questions with reference answers from Alpaca-GPT4, Dolly-15K, GPT4All-LAION, and ShareGPT.
 
-JudgeLM's data set starts from 105K questions of four sources (section 3.1, which does not say how many of each). No
-texts are held here: the files are read twice, and between the readings there are only hashes, at most about 350 bytes
-for each distinct question.
+JudgeLM's data set starts from 105K questions from four sources; section 3.1 does not state their shares. The files are
+read twice, so that only hashes are kept in memory, at most about 350 bytes per distinct question.
 
 Source: JudgeLM, section 3.1.
 """
@@ -29,7 +28,7 @@ _NEEDS: Mapping[SeedKind, tuple[str, ...]] = {
     "alpaca": ("instruction", "output"),
 }
 _KNOWN = "; ".join(f"{kind} ({', '.join(needs)})" for kind, needs in _NEEDS.items())
-# FastChat cuts long conversations and names each part by the place where it begins: "dsOTKpn_0", "dsOTKpn_14".
+# FastChat cuts long conversations and names each part by its start position: "dsOTKpn_0", "dsOTKpn_14".
 _LATER_PART = re.compile(r"[A-Za-z0-9]{7}_[1-9]\d*")
 
 
@@ -38,10 +37,10 @@ class Seed:
     """One question to make judge samples from.
 
     Attributes:
-        id: a hash of the normalised question, so the same question has the same id in every file.
-        reference: the source's own answer; None where that is blank.
+        id: hash of the normalised question, which is the same in every file.
+        reference: the source's answer, or None if it is blank.
         source: the name of the source.
-        category: Dolly's category, GPT4All's source; None elsewhere.
+        category: Dolly category or GPT4All source, otherwise None.
         origin: `file:line`.
     """
 
@@ -54,16 +53,16 @@ class Seed:
 
 
 def read_seeds(path: str, kind: SeedKind | None = None, *, source: str | None = None) -> Iterator[Seed | Reject]:
-    """Stream the seeds of one file; rows that cannot be used come as rejects.
+    """Stream the seeds of one file; unusable rows become rejects.
 
     Args:
-        path: JSON lines, a JSON list, CSV, TSV or Parquet.
-        kind: None is recognised by the fields of the first row that is of one.
-        source: the seeds' `source`; None takes the kind.
+        path: JSON Lines, a JSON list, CSV, TSV, or Parquet.
+        kind: None to recognise it by the fields of the first suitable row.
+        source: the seeds' `source`, or None to use the kind.
 
     Raises:
-        ConfigError: the kind is unknown.
-        InputError: the file cannot be read, or none of its rows can be used, such as rows of no kind.
+        ConfigError: The kind is unknown.
+        InputError: The file cannot be read, or has no usable rows.
     """
     if kind is not None and kind not in _NEEDS:
         raise ConfigError(f"seed kind {kind!r} does not exist; choose one of {', '.join(get_args(SeedKind))}")
@@ -83,10 +82,10 @@ def _read_seeds(path: str, kind: SeedKind | None, source: str | None) -> Iterato
 
 
 def detect_seed_kind(row: Row) -> SeedKind:
-    """The kind of a file of seeds, from the field names of its first good row.
+    """Return a seed file's kind, from the field names of its first good row.
 
     Raises:
-        InputError: no kind fits.
+        InputError: No kind fits.
     """
     for kind, needs in _NEEDS.items():
         if all(name in row.data for name in needs):
@@ -125,7 +124,7 @@ def _text(row: Row, name: str, kind: SeedKind) -> str:
 
 
 def _first_turns(row: Row) -> tuple[str, str | None]:
-    """The first human turn and the first answer to it."""
+    """Return the first human turn and its first answer."""
     name = row.data.get("id")
     if isinstance(name, str) and _LATER_PART.fullmatch(name):
         finding = f"{name} is a later part of a conversation, whose first question needs what came before"
@@ -143,20 +142,20 @@ def _first_turns(row: Row) -> tuple[str, str | None]:
 
 
 def normalised(question: str) -> str:
-    """The key of equal questions: their text in NFKC and lower case, each run of white space as one space."""
+    """Normalise a question: NFKC, lower case, and single spaces."""
     return " ".join(unicodedata.normalize("NFKC", question).casefold().split())
 
 
 def digest(text: str) -> int:
-    """A hash of 64 bits: among a million questions two share one once in tens of millions of runs, and count as one."""
+    """Return a 64-bit hash; collisions among a million questions are negligible and count as duplicates."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedSource:
-    """The files of one source. `categories` keeps the rows of these alone (GPT4All: those from LAION); empty keeps all.
+    """The files of one source. `categories` limits rows to these (for GPT4All: LAION); if empty, all are kept.
 
-    `kind` None is recognised by each file's fields.
+    If `kind` is None, it is recognised by each file's fields.
     """
 
     paths: tuple[str, ...]
@@ -166,15 +165,15 @@ class SeedSource:
 
 @dataclass(slots=True, kw_only=True)
 class SourceCount:
-    """Counts of a source's rows; `read` is the sum of the next four.
+    """Row counts of a source; `read` is the sum of the next four.
 
     Attributes:
-        rejected: rows that cannot be used.
+        rejected: unusable rows.
         other_category: rows of other categories.
-        duplicates: rows whose normalised question another row has, in this source or in another one, which keeps it.
+        duplicates: rows whose normalised question was kept from another row or source.
         available: distinct questions to choose from.
-        requested: seeds by the mix.
-        taken: seeds chosen; differs from `requested` only by redistribution.
+        requested: number of seeds by the mix.
+        taken: number of chosen seeds; differs from `requested` only after redistribution.
     """
 
     read: int = 0
@@ -188,7 +187,7 @@ class SourceCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedSample:
-    """The chosen seeds. Iterating reads the files again, in the order of sources and rows."""
+    """The chosen seeds. Iterating reads the files again, in source and row order."""
 
     counts: Mapping[str, SourceCount]
     _sources: Mapping[str, SeedSource] = field(repr=False)
@@ -217,23 +216,23 @@ def sample_seeds(
     redistribute: bool = False,
     on_reject: Callable[[Reject], None] | None = None,
 ) -> SeedSample:
-    """Choose `size` seeds of distinct questions, from each source its share.
+    """Choose `size` seeds with distinct questions, with a share from each source.
 
-    Of rows with one question that with the smallest hash of source, question and reference is kept. In each source
-    those with the smallest hashes of `seed` and id are chosen: the choice does not depend on the order of files and
-    rows, a larger size adds to a smaller one's choice, and another seed draws anew.
+    Among rows with the same question, the row with the smallest hash of source, question, and reference is kept. In
+    each source, the smallest hashes of `seed` and ID are chosen. The choice does not depend on file and row order, and
+    a larger size extends the choice of a smaller size.
 
     Args:
-        sources: files by the name of their source.
-        mix: share of each source; they sum to 1. Rounded so that the seeds sum to `size` (largest remainders).
-        size: how many seeds.
-        seed: of the draw.
-        redistribute: where a source has too few, take all it has and the rest from the others by their shares.
-        on_reject: called with each row that cannot be used; by default they are only counted.
+        sources: files by source name.
+        mix: share of each source, summing to 1. Rounded by largest remainders so that the seeds sum to `size`.
+        size: number of seeds.
+        seed: random seed.
+        redistribute: if a source is too small, take all of it, and the rest from the others by their shares.
+        on_reject: called with each unusable row; by default they are only counted.
 
     Raises:
-        ConfigError: sources and mix do not agree, the size is not positive, or a path is standard input (read twice).
-        InputError: a source has too few questions (says how many are missing), or a file cannot be read.
+        ConfigError: Sources and mix do not match, the size is not positive, or a path is standard input.
+        InputError: A source has too few questions, or a file cannot be read.
     """
     check_mix(sources, mix, size)
     if any("-" in source.paths for source in sources.values()):
@@ -261,7 +260,7 @@ def sample_seeds(
 def _index(
     sources: Mapping[str, SeedSource], counts: Mapping[str, SourceCount], on_reject: Callable[[Reject], None] | None
 ) -> dict[int, tuple[int, int]]:
-    """For each distinct question, by its hash, the rank and the source of the row that is kept."""
+    """Return the rank and source of the row kept for each question, by hash."""
     distinct: dict[int, tuple[int, int]] = {}
     for source_index, (name, source) in enumerate(sources.items()):
         count, others = counts[name], set[str]()
@@ -297,7 +296,7 @@ def _question_hash(seed: Seed) -> int:
 
 
 def _rank(seed: Seed) -> int:
-    """Rank of a row among those of one question; the row with the smallest rank is kept."""
+    """Return a row's rank among rows with the same question; the smallest is kept."""
     return digest(f"{seed.source}\0{seed.question}\0{seed.reference or ''}")
 
 
@@ -306,10 +305,10 @@ def _key(seed: int, question: int) -> int:
 
 
 def check_mix(sources: Collection[str], mix: Mapping[str, float], size: int) -> None:
-    """Check that sources, mix and size agree.
+    """Check that sources, mix, and size match.
 
     Raises:
-        ConfigError: they do not agree.
+        ConfigError: They do not match.
     """
     if size < 1:
         raise ConfigError(f"size {size}: expected at least 1 seed")
@@ -325,7 +324,7 @@ def check_mix(sources: Collection[str], mix: Mapping[str, float], size: int) -> 
 
 
 def apportion(size: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Whole numbers in proportion to the shares that sum to `size`, by largest remainders; ties go by name."""
+    """Split `size` by the shares, using largest remainders; ties are resolved by name."""
     total = math.fsum(shares.values())
     exact = {name: size * share / total for name, share in shares.items()}
     whole = {name: math.floor(value + 1e-9) for name, value in exact.items()}
@@ -338,10 +337,10 @@ def apportion(size: int, shares: Mapping[str, float]) -> dict[str, int]:
 def redistributed(
     requested: Mapping[str, int], available: Mapping[str, int], shares: Mapping[str, float]
 ) -> dict[str, int]:
-    """Seeds of each source where some have too few: those give all, the others the rest by their shares.
+    """Return seeds per source: small sources give all, and the others the rest by their shares.
 
     Raises:
-        InputError: all sources together have too few.
+        InputError: All sources together have too few.
     """
     size = sum(requested.values())
     if sum(available.values()) < size:
@@ -357,7 +356,7 @@ def redistributed(
 def shortage_message(
     requested: Mapping[str, int], available: Mapping[str, int], mix: Mapping[str, float], size: int
 ) -> str:
-    """The error message of sources with too few seeds."""
+    """Return the error message for sources with too few seeds."""
     missing = [
         f"{name}: {requested[name]} asked (share {mix[name]:g}), {available[name]} distinct questions available, "
         f"{requested[name] - available[name]} missing"

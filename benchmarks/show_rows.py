@@ -1,11 +1,11 @@
-"""Show rows of a labelled file as the model sees them in training: the prompt, the tokens with loss, the cuts.
+"""Show rows of a labelled file as the model sees them in training: the prompt, the tokens with loss, and the cuts.
 
     python data_tools/show.py rows.jsonl --model BASE --row 3
     python data_tools/show.py built/train.parquet --model BASE --random 2 --seed 1 --no-reference
     python data_tools/show.py rows.jsonl --model BASE --id 17 --swap
 
-`--model` names a model's or a tokenizer's folder, or a hub id; only the tokenizer is loaded. The prompt is dim, tokens
-with loss are coloured. Without colours (a pipe, or NO_COLOR set) brackets mark them: ⟦loss⟧.
+`--model` is a model or tokenizer folder, or a hub ID; only the tokenizer is loaded. The prompt is dim, and tokens with
+loss are coloured. Without colours (in a pipe, or with NO_COLOR) brackets mark them: ⟦loss⟧.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from judgelm.training.rows.builder import RowOptions
 
 
 def main() -> int:
-    """Read the options, find the rows, show them."""
+    """Read the options, and show the rows."""
     options = parse_options()
     console = PlainConsole()
     console.soft_wrap = True
@@ -53,7 +53,7 @@ def main() -> int:
         echo(f"error: {error}", err=True)
         return 1
     except BrokenPipeError:
-        sys.stderr.close()  # the reader, such as `head`, has seen enough
+        sys.stderr.close()  # the reader, such as `head`, has stopped reading
     return 0
 
 
@@ -89,7 +89,7 @@ def chosen(options: argparse.Namespace) -> list[LabelledPair]:
 def show_one(
     console: PlainConsole, pair: LabelledPair, tokenizer: object, rows: RowOptions, options: argparse.Namespace
 ) -> None:
-    """One row, or with --swap two of them, one under the other."""
+    """Show one row, or with --swap two rows, one below the other."""
     if not options.swap:
         show_row(console, f"row {pair.sample.id}", preview_row(pair, tokenizer, rows), options)
         return
@@ -106,7 +106,7 @@ def show_one(
 
 
 def show_row(console: PlainConsole, title: str, row: RowPreview | LeftOut, options: argparse.Namespace) -> None:
-    """One row under its counts."""
+    """Show one row below its counts."""
     console.rule(visible(title).replace("\n", ""), characters="=", align="left", style="bright_black")
     if isinstance(row, LeftOut):
         console.print(f"training leaves this row out: {row.reason}", style="yellow", markup=False)

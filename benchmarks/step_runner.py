@@ -1,8 +1,7 @@
-"""Steps of a long measurement: each a process with a time limit, whose results are in one JSON file at once.
+"""Run the steps of a long measurement as processes with time limits, and collect results in one JSON file.
 
-A step adds to its entry in the file as it goes, so what it measured before it failed or was stopped is kept, and a
-later run does again only what is not done. The output of each step is in `logs/` beside the file.
-Standard library only.
+A step updates its entry in the file as it runs, so results are kept if it fails or is stopped. A later run repeats only
+unfinished steps. The output of each step is in `logs/` next to the file. Uses only the standard library.
 """
 
 import json
@@ -25,12 +24,12 @@ _GRACE_S = 3.0
 
 
 def results(file: Path) -> dict[str, dict[str, Any]]:
-    """Entries of the file, by step; none where there is no file."""
+    """Return the file's entries by step, or none if there is no file."""
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def record(file: Path, step: str, entries: Mapping[str, Any]) -> None:
-    """Add entries to a step's; a step that begins loses those of an earlier run."""
+    """Add entries to a step; starting a step removes those of an earlier run."""
     steps = results(file)
     steps[step] = dict(entries) if entries.get("state") == BEGUN else steps.get(step, {}) | entries
     new = file.with_name(file.name + ".new")
@@ -39,17 +38,17 @@ def record(file: Path, step: str, entries: Mapping[str, Any]) -> None:
 
 
 def is_done(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """True for a step that was done on this kind of device and at this size."""
+    """Return whether a step was completed on this kind of device and at this size."""
     return entry.get("state") == DONE and all(entry.get(name) == value for name, value in facts.items())
 
 
 def environment(device: str, archive: Path, packages: Path) -> dict[str, str]:
-    """The environment of the steps: offline, with the packages of an archive that this Python lacks on its path.
+    """Return the steps' environment: offline, with archive packages that this Python lacks on its path.
 
     Args:
         device: `cuda` or `cpu`; the latter hides all GPUs.
-        archive: from `benchmarks.gpu.packages`; where there is none, nothing is unpacked.
-        packages: folder into which it is unpacked.
+        archive: from `benchmarks.gpu.packages`; if it is missing, nothing is unpacked.
+        packages: folder to unpack it into.
     """
     if archive.is_file():
         from benchmarks.gpu.packages import unpack
@@ -69,17 +68,17 @@ def run_step(
     step: str, file: Path, command: Sequence[str], environment: Mapping[str, str], *, limit_s: float = LIMIT_S,
     facts: Mapping[str, Any],
 ) -> str:  # fmt: skip
-    """Run a step's command within its time and record how it ended; the state.
+    """Run a step's command with a time limit, record how it ended, and return the state.
 
-    A command that ends well may have recorded a state of its own, such as `not installed`: that stays.
+    A successful command may have recorded another state, such as `not installed`, which is kept.
 
     Args:
         step: its name in the file.
         file: the file of results.
         command: program and arguments.
-        environment: of the command.
-        limit_s: seconds, after which the command and the processes it started are ended.
-        facts: entries that its record begins with.
+        environment: environment variables.
+        limit_s: seconds until the command and its child processes are stopped.
+        facts: initial entries of its record.
     """
     print(f"== {step}", flush=True)
     began = time.monotonic()
@@ -109,7 +108,7 @@ def run_step(
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of the session that a process leads, and all that descends from it now."""
+    """End the rest of a process's session, and all its current descendants."""
     pids = descendants(process.pid)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for send, pid in ((os.killpg, process.pid), *((os.kill, pid) for pid in pids)):
@@ -121,12 +120,12 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Children of a process, theirs, and so on; launchers start workers in sessions of their own."""
+    """Return all descendants of a process; launchers start workers in separate sessions."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has ended
             continue
         children.setdefault(parent, []).append(int(stat.parent.name))
     found = list(children.get(pid, ()))
@@ -136,11 +135,11 @@ def descendants(pid: int) -> list[int]:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table in Markdown."""
+    """Return a Markdown table."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines) + "\n"
 
 
 def step_command(module: str, *arguments: object) -> list[str]:
-    """This Python with a module."""
+    """Return the command that runs a module with this Python."""
     return [sys.executable, "-m", module, *map(str, arguments)]

@@ -1,6 +1,6 @@
-"""A small base model without downloads: a tokenizer trained on given texts, and a Llama with random weights.
+"""Create a small base model without downloads: a trained tokenizer and a Llama with random weights.
 
-For tests, demos and replications. Only the tokenizer is trained here; the caller trains the model.
+Used for tests, demos, and replications. Only the tokenizer is trained here; the caller trains the model.
 """
 
 from collections.abc import Iterable
@@ -16,22 +16,22 @@ from judgelm.errors import ConfigError
 EOS = "</s>"
 PAD = "<pad>"
 
-# Whole words with their leading space (matching across text is learned by copying, which needs one token a word),
-# single digits (arithmetic and scores), and the compact prompt's markers as one piece each.
+# Whole words with leading space (matching text is learned by copying, which needs one token per word), single digits
+# (arithmetic and scores), and one piece per marker of the compact prompt.
 _PIECES = r"\[[QRS12]\]| ?\p{L}+| ?\d| ?[^\s\p{L}\d]+|\s+(?!\S)|\s+"
 _BYTES = len(pre_tokenizers.ByteLevel.alphabet())
 
 
 def make_tokenizer(texts: Iterable[str], *, vocab_size: int, max_positions: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer: words of the texts become tokens, any other text becomes bytes.
+    """Train a byte-level BPE tokenizer; words in the texts become tokens, other text becomes bytes.
 
     Args:
         texts: read once; a few thousand suffice if every word of the data occurs twice.
-        vocab_size: upper bound, special tokens and the 256 bytes included; small text may need fewer.
+        vocab_size: upper bound, including special tokens and the 256 bytes.
         max_positions: the model's window, in tokens.
 
     Raises:
-        ConfigError: `vocab_size` has no room for the bytes and the special tokens.
+        ConfigError: `vocab_size` is too small for the bytes and the special tokens.
     """
     if vocab_size < _BYTES + 2:
         raise ConfigError(f"vocab_size={vocab_size} is too small; the minimum is {_BYTES} bytes and 2 special tokens")
@@ -78,18 +78,18 @@ def make_base(
     The embeddings are tied, and the gated MLP is 8/3 as wide as the model. Texts end in `</s>`, without a start token.
 
     Args:
-        texts: what the tokenizer is trained on, read once.
-        folder: made if missing; files in it of the same names are overwritten.
+        texts: training text for the tokenizer, read once.
+        folder: created if missing; existing files are overwritten.
         hidden_size: a multiple of `2 * heads`.
         layers: transformer blocks.
-        heads: attention heads, each with its own keys and values.
-        vocab_size: upper bound; the model has as many as the tokenizer.
+        heads: attention heads, each with separate keys and values.
+        vocab_size: upper bound; the model uses the tokenizer's size.
         max_positions: the window, in tokens.
-        seed: of the weights; the global random state is unchanged. The same arguments give the same files.
-        dtype: of the saved weights.
+        seed: seed for the weights; the global random state is unchanged.
+        dtype: dtype of the saved weights.
 
     Raises:
-        ConfigError: `hidden_size` and `heads` do not fit, or `vocab_size` is too small.
+        ConfigError: `hidden_size` and `heads` do not match, or `vocab_size` is too small.
     """
     if hidden_size % (2 * heads):
         raise ConfigError(f"hidden_size={hidden_size} must be a multiple of 2 * heads (heads={heads})")
@@ -102,7 +102,7 @@ def make_base(
         num_attention_heads=heads,
         num_key_value_heads=heads,
         max_position_embeddings=max_positions,
-        # The usual 0.02 is meant for far wider models; this keeps a layer's output as large as its input at any width.
+        # The usual 0.02 suits far wider models; this keeps a layer's output as large as its input at any width.
         initializer_range=hidden_size**-0.5,
         tie_word_embeddings=True,
         bos_token_id=None,

@@ -1,10 +1,10 @@
-"""Tune a judge with DPO: prefer the correct judgment to the one it wrote.
+"""Tune a judge with DPO to prefer the correct judgment over its wrong one.
 
     judgelm-batch train.jsonl -o mistakes.jsonl --model runs/judge --both-orders
     accelerate launch --config_file configs/accelerate/cpu.yaml train/dpo.py --config configs/train/demo_dpo.yaml
 
-The judge comes from `train/sft.py`. See `judgelm.training.rows.dpo` for rows with both judgments. Arguments are
-`judgelm.training.dpo.DPOArguments`, TRL's `DPOConfig` and `ModelConfig`; see also `train/sft.py`.
+The judge comes from `train/sft.py`. See `judgelm.training.rows.dpo` for rows with both judgments. The arguments are
+`judgelm.training.dpo.DPOArguments` and TRL's `DPOConfig` and `ModelConfig`; see also `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -28,12 +28,12 @@ def build_trainer(run: TrainingRun) -> PreferenceTrainer:
     check_dpo_arguments(judge, dpo)
     run.check()
 
-    # data: the token rows of all epochs, and pairs that the model judges at every evaluation
+    # data: token rows of all epochs, and pairs to judge at every evaluation
     own = {"judgments": tuple(judge.judgments), "min_distance": judge.min_distance}
     run.build_rows(PreferenceRowBuilder, extra_files=judge.judgments, **own)
     run.find_start()
 
-    # the judge, and its frozen copy that log-probabilities are measured against
+    # the judge, and a frozen copy as the reference for log-probabilities
     model, peft_config = run.load_model()
     reference = load_reference_model(base, dpo, run.attention)
 

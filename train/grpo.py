@@ -1,9 +1,9 @@
-"""Train a judge that reasons first with GRPO; a verdict counts if it is right in both orders.
+"""Train a judge that reasons first with GRPO, rewarding verdicts that are right in both orders.
 
     accelerate launch --config_file configs/accelerate/zero3.yaml train/grpo.py --config configs/train/grpo_7b.yaml
 
-See `judgelm.training.grpo` for the reward. Rows are labelled pairs with `preference`, scores or a winner. Arguments are
-`judgelm.training.grpo.GRPOArguments`, TRL's `GRPOConfig` and `ModelConfig`; see also `train/sft.py`.
+See `judgelm.training.grpo` for the reward. Rows are labelled pairs with `preference`, scores, or a winner. The
+arguments are `judgelm.training.grpo.GRPOArguments` and TRL's `GRPOConfig` and `ModelConfig`; see also `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -29,12 +29,12 @@ def build_trainer(run: TrainingRun) -> VerdictTrainer:
     check_grpo_arguments(judge, grpo)
     run.check()
 
-    # prompts of all epochs, both orders of a pair adjacent, and pairs to judge
+    # prompts of all epochs, with both orders of a pair adjacent, and pairs to judge
     rows = run.build_rows(JudgingPromptBuilder, reply_tokens=grpo.max_completion_length)
     run.rows, run.evaluation = in_both_orders(rows, step=prompts_of_a_generation(grpo)), None
     run.find_start()
 
-    # model and trainer with the reward of both orders
+    # model, and trainer with the reward for both orders
     model, peft_config = run.load_model()
     judged = {"eval_dataset": run.rows.dataset.select([0]) if run.validation else None}
     options = run.trainer_options() | judged

@@ -4,7 +4,7 @@
     python train/merge_lora.py runs/judge-lora -o runs/judge --base lmsys/vicuna-7b-v1.3 --dtype float32
 
 The base is loaded on the CPU, unquantized, in `--dtype`. If the adapter was trained on a 4-bit base, the merged judge
-differs slightly from the trained one.
+differs slightly from the trained judge.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
     if base and is_gguf(base):
         base = gguf_checkpoint(base, options.revision)
     if not base:
-        raise ModelError(f"{adapter}: has no base model; pass it with --base")
+        raise ModelError(f"{adapter}: does not name a base model; pass it with --base")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out}: already exists; choose another folder, or empty it")
     facts = card.training if card else {}
@@ -55,7 +55,7 @@ def main() -> None:
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     if card is None:
-        echo(f"{adapter}: has no judge.json, so {out} has none either; pass --template when you use it", err=True)
+        echo(f"{adapter}: has no judge.json, so {out} has none either; pass --template to use it", err=True)
     else:
         gguf = gguf_record(base)
         shown = {"base": gguf.file, "base_gguf_sha256": gguf.sha256} if gguf else {"base": base}
@@ -71,9 +71,9 @@ def main() -> None:
 def parse_options() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("adapter", metavar="ADAPTER", help="adapter folder of a training recipe")
+    parser.add_argument("adapter", metavar="ADAPTER", help="adapter folder from a training recipe")
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="new or empty folder")
-    parser.add_argument("--base", help="folder, GGUF file or hub ID of the base; default: the adapter's")
+    parser.add_argument("--base", help="folder, GGUF file or hub ID of the base; default: as in the adapter")
     parser.add_argument("--revision", help="hub revision of the base")
     parser.add_argument(
         "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="dtype of the merged weights"
@@ -82,7 +82,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """Read the adapter's configuration; only LoRA on a causal language model or its reward model can be merged."""
+    """Read the adapter's configuration; only LoRA for causal language models and reward models can be merged."""
     path = adapter / "adapter_config.json"
     if not path.is_file():
         raise ModelError(f"{adapter}: adapter_config.json not found; expected an adapter saved by PEFT")
@@ -97,7 +97,7 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
 
 
 def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
-    """Load the unquantized base, with a new head for a reward model."""
+    """Load the unquantized base, adding a head for a reward model."""
     kind: Any = AutoModelForSequenceClassification if rewards else AutoModelForCausalLM
     labels = {"num_labels": 1} if rewards else {}
     try:
@@ -111,7 +111,7 @@ def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
 
 
 def merge(model: Any, adapter: Path) -> Any:
-    """Add the adapter's weights to the base's; a non-finite sum is an error."""
+    """Add the adapter's weights to the base; a non-finite sum is an error."""
     adapted = attach_adapter(model, str(adapter))
     try:
         return adapted.merge_and_unload(safe_merge=True)

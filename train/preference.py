@@ -7,8 +7,8 @@ r"""Fine-tune a judge on preferences.
         --config configs/train/preference_reading.yaml
 
 See `judgelm.training.score_line_loss` and `judgelm.training.word_loss` for the losses. Rows are labelled pairs with
-`preference`, P(first answer is better), or with scores or a winner. Arguments are
-`judgelm.training.preference.PreferenceArguments`, TRL's `SFTConfig` and `ModelConfig`; everything else is as in
+`preference`, P(first answer is better), scores, or a winner. The arguments are
+`judgelm.training.preference.PreferenceArguments` and TRL's `SFTConfig` and `ModelConfig`. Everything else works as in
 `train/sft.py`.
 """
 
@@ -34,7 +34,7 @@ def build_trainer(run: TrainingRun) -> DistributionTrainer:
     run.build_rows(PairRowBuilder, both_orders=run.judge.both_orders)
     run.find_start()
 
-    # model and trainer with the loss on P(first better)
+    # model, and trainer with the loss on P(first better)
     model, peft_config = run.load_model(preference_attention(run.judge, run.base, run.args))
     return DistributionTrainer(model=model, peft_config=peft_config, judge=run.judge, **run.trainer_options())
 

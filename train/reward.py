@@ -3,8 +3,8 @@
     accelerate launch --config_file configs/accelerate/gpu.yaml train/reward.py --config configs/train/reward_8b.yaml
     judgelm-batch pairs.jsonl -o judgments.jsonl --mode reward --model runs/reward_8b
 
-Rows are the labelled pairs of `train/preference.py`. Arguments are `judgelm.training.reward.RewardArguments`, TRL's
-`RewardConfig` and `ModelConfig`; everything else is as in `train/sft.py`.
+Rows are the labelled pairs of `train/preference.py`. The arguments are `judgelm.training.reward.RewardArguments` and
+TRL's `RewardConfig` and `ModelConfig`. Everything else works as in `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -29,7 +29,7 @@ def build_trainer(run: TrainingRun) -> BradleyTerryTrainer:
     run.build_rows(RewardRowBuilder, margin_weight=run.judge.margin_weight)
     run.find_start()
 
-    # base with a one-output head, and trainer
+    # base with a single-output head, and trainer
     model, peft_config = load_reward_model(run)
     return BradleyTerryTrainer(model=model, peft_config=peft_config, **run.trainer_options())
 

@@ -2,12 +2,12 @@
 
     accelerate launch --config_file configs/accelerate/cpu.yaml train/sft.py --config configs/train/demo.yaml
 
-The YAML file and the command line accept all fields of `judgelm.training.arguments.JudgeArguments`, TRL's `SFTConfig`
-and `ModelConfig`; the command line takes precedence. The output folder has the model or LoRA adapter, the tokenizer and
-`judge.json`, ready for `judgelm-batch --model`.
+The YAML file and the command line accept all fields of `judgelm.training.arguments.JudgeArguments` and TRL's
+`SFTConfig` and `ModelConfig`; the command line takes precedence. The output folder has the model or LoRA adapter, the
+tokenizer, and `judge.json`, ready for `judgelm-batch --model`.
 
-The same command resumes from the last complete checkpoint. SIGTERM and SIGUSR1 save a checkpoint and stop with exit
-code 143 or 138 (the launcher exits with 1).
+The same command resumes from the last complete checkpoint. On SIGTERM or SIGUSR1, the recipe saves a checkpoint
+and exits with code 143 or 138 (the launcher exits with 1).
 """
 
 from judgelm.cli.training import run_training
@@ -25,7 +25,7 @@ def build_trainer(run: TrainingRun) -> JudgeTrainer:
     run.build_rows(SFTRowBuilder)
     run.find_start()
 
-    # model and trainer, which also judges the validation pairs and stops on NaN
+    # model, and trainer, which also judges the validation pairs and stops on NaN
     model, peft_config = run.load_model()
     loss = {"score_weight": run.judge.score_weight, "loss_average": run.judge.loss_average}
     return JudgeTrainer(model=model, peft_config=peft_config, **loss, **run.trainer_options())

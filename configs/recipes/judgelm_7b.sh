@@ -1,18 +1,18 @@
 #!/bin/bash
-# JudgeLM-7B end to end: data, memory plan, training as in the paper's Table 7, PandaLM's test set, report.
+# JudgeLM-7B end to end: data, memory plan, training as in the paper's Table 7, PandaLM test set, and report.
 #   pandalm=testset-v1.json bash configs/recipes/judgelm_7b.sh
-# Needs the extra `train`, 8 GPUs of 40 GB or more, the hub (data and base model), and data/testset-v1.json from PandaLM's
-# repository, WeOpenML/PandaLM. The same command continues an interrupted run. Not run at this
-# size yet; small.sh runs the same steps.
+# Needs the `train` extra, 8 GPUs with at least 40 GB, the hub (data and base model), and data/testset-v1.json from the
+# repository WeOpenML/PandaLM. The same command continues an interrupted run. Untested at this size; small.sh runs the
+# same steps.
 set -euo pipefail
 
 out=${out:-runs/judgelm_7b}
 base=${base:-lmsys/vicuna-7b-v1.3}
 pandalm=${pandalm:-testset-v1.json}
 gpus=${gpus:-8}
-gpu_memory=${gpu_memory:-40}                     # GiB of one GPU
+gpu_memory=${gpu_memory:-40}                     # GiB per GPU
 accelerate=${accelerate:-configs/accelerate/zero3.yaml}
-sharding=${sharding:-zero3}                      # name of accelerate's file
+sharding=${sharding:-zero3}                      # name of the file in configs/accelerate
 mkdir -p "$out"
 
 # fail before training if PandaLM's file is missing

@@ -1,8 +1,8 @@
 #!/bin/bash
-# From rows to a judged benchmark on two CPU cores, with a few dozen rows: the steps of judgelm_7b.sh in small.
+# From rows to a judged benchmark: the steps of judgelm_7b.sh on two CPU cores, with a few dozen rows.
 #   bash configs/recipes/small.sh
-# Needs the extra `train`. The base is SmolLM2-135M-Instruct (Apache-2.0), the small judge's; the first run downloads
-# 93 MB. A few dozen synthetic rows show the steps and do not make a good judge.
+# Needs the `train` extra. Uses the small judge's base, SmolLM2-135M-Instruct (Apache-2.0); the first run downloads
+# 93 MB. A few dozen synthetic rows show the steps, but do not make a good judge.
 # The same command skips finished steps. Use another folder for other rows or another benchmark:
 #   out=runs/mine rows=labelled.jsonl benchmark=test.jsonl bash configs/recipes/small.sh
 set -euo pipefail

@@ -1,9 +1,9 @@
 #!/bin/bash
 # JudgeLM-33B on two machines with 8 GPUs each, from the checkout's root with its environment active:
 #   sbatch configs/slurm/judgelm_33b.sh --config configs/train/judgelm_33b.yaml
-# Arguments go to train/sft.py; the default is the config above. One launcher runs on each
-# machine and starts its 8 processes. Add your partition and account. Slurm signals the job 15 minutes before its time
-# limit to save a checkpoint and stop; the same command resumes it.
+# Arguments are passed to train/sft.py; the default is the config above. One launcher per machine starts its 8
+# processes. Add your partition and account. Slurm signals the job 15 minutes before its time limit, so that it saves a
+# checkpoint and stops. The same command resumes it.
 #SBATCH --job-name=judgelm-33b
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1

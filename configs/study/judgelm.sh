@@ -1,8 +1,8 @@
 #!/bin/bash
-# JudgeLM's tables from labelled pairs: two judges judge in both orders, and each has its rows in the paper's Tables 1, 3.
+# JudgeLM's tables from labelled pairs: two judges judge in both orders, and each gets rows in the paper's Tables 1, 3.
 #   bash configs/study/judgelm.sh
-# The defaults are the repository's pairs, the small judge and its base: they show the chain. The same command continues
-# an interrupted run; other judges or pairs go into another folder. JudgeLM's validation set:
+# By default, it uses the repository's pairs, the small judge, and its base, to show the steps. The same command
+# continues an interrupted run. Use another folder for other judges or pairs. For JudgeLM's validation set:
 #   out=runs/mine pairs=judgelm_val_5k.jsonl judge_1=A judge_2=B bash configs/study/judgelm.sh
 set -euo pipefail
 

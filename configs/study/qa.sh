@@ -1,14 +1,14 @@
 #!/bin/bash
-# QA-Judge from questions to tables: two models answer questions about a context in tags, and judges decide where exact
-# match does not. One judge has the paper's five prompts (Table 7), and both answering models judge with the first of them
-# (self-preference, Table 6). The study compares exact match, F1 and judges, and people's labels where they are given.
+# QA-Judge from questions to tables: two models answer questions about a context in tags, and judges decide if exact
+# match does not. One judge uses the paper's five prompts (Table 7), and both answering models judge with the first prompt
+# (self-preference, Table 6). The study compares exact match, F1, and judges, and human labels if you have them.
 #   bash configs/study/qa.sh
-# The defaults are eight questions of the repository and SmolLM2-135M-Instruct: they show the chain and prove nothing.
-# The same command continues an interrupted run; other values go into another folder. About 1,000 questions of HotpotQA
-# with every answer type (agent_1 and agent_2 are the answering models):
+# The defaults, eight questions and SmolLM2-135M-Instruct, only show the steps; they prove nothing. The same command
+# continues an interrupted run. Use another folder for other values. For about 1,000 HotpotQA questions with all answer
+# types (agent_1 and agent_2 are the answering models):
 #   out=runs/mine published=hotpot_dev_distractor_v1.json judge=MODEL bash configs/study/qa.sh
-# People's labels (rows of id and label) give Tables 2, 4, 7 and 10: more=--human=labels.jsonl. The thresholds of
-# self-preference are made for seven judges; add a run and a `-j` for each further one.
+# Human labels (rows with id and label) add Tables 2, 4, 7, and 10: more=--human=labels.jsonl. The self-preference
+# thresholds assume seven judges; add a run and a `-j` for each further judge.
 set -euo pipefail
 
 out=${out:-runs/qa}
@@ -20,12 +20,12 @@ agent_1=${agent_1:-$small}
 agent_2=${agent_2:-$small}
 engine=${engine:-auto}
 agent_engine=${agent_engine:-auto}
-temperature=${temperature:-0.7}                  # of the second agent; the first and the judges are greedy
-wording=${wording:-paper}                        # of the first prompt: Table 9's; or released, the authors' own file
-tokens=${tokens:-96}                             # of an answer or a judgment; the authors' code has 512
-tags=${tags:-first}                              # as the original code: a reply without tags is the answer; or last
-labels=${labels:-strict}                         # of judgments; original does not tell failures, as the authors' code
-more=${more:---failures=excluded}                # options of the study; --human=labels.jsonl reads people's labels
+temperature=${temperature:-0.7}                  # of the second agent; the first agent and the judges are greedy
+wording=${wording:-paper}                        # first prompt: paper (Table 9) or released (the authors' file)
+tokens=${tokens:-96}                             # per answer or judgment; the authors' code uses 512
+tags=${tags:-first}                              # first (as in the original code, untagged replies are answers) or last
+labels=${labels:-strict}                         # strict, or original, which like the authors' code ignores failures
+more=${more:---failures=excluded}                # study options; --human=labels.jsonl adds human labels
 mkdir -p "$out"
 
 if [[ "$judge $agent_1 $agent_2" == *"$small"* ]]; then

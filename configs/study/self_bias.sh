@@ -1,16 +1,16 @@
 #!/bin/bash
 # Play Favorites from questions to tables: two models answer, each rates both models' answers on a rubric, a third judge
-# rates them as the reference, and the study separates self-bias from quality.
+# provides reference ratings, and the study separates self-bias from quality.
 #   bash configs/study/self_bias.sh
-# The defaults are a dozen questions of the repository and SmolLM2-135M-Instruct: they show the chain and prove nothing.
-# The paper's reference is people: with their ratings, run `judgelm study self-bias RATINGS --run ... --rows ...` instead
-# of the last step. The same command continues an interrupted run; other values go into another folder. Self-bias needs
-# models that differ:
+# The defaults, a dozen questions and SmolLM2-135M-Instruct, only show the steps; they prove nothing. The paper uses
+# human ratings as the reference: if you have some, replace the last step by `judgelm study self-bias RATINGS --run ...
+# --rows ...`. The same command continues an interrupted run. Use another folder for other values. Self-bias needs
+# different models:
 #   out=runs/mine published=rows.jsonl model_1=A model_2=B reference=C bash configs/study/self_bias.sh
 set -euo pipefail
 
 out=${out:-runs/self-bias}
-published=${published:-examples/multiple_choice.jsonl}    # rows of question, with an id
+published=${published:-examples/multiple_choice.jsonl}    # rows with question and id
 dimension=${dimension:-helpfulness}
 small=${JUDGELM_CACHE:-$HOME/.cache/judgelm}/gguf/b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 model_1=${model_1:-$small}
@@ -19,8 +19,8 @@ reference=${reference:-$small}
 engine=${engine:-auto}
 temperature=${temperature:-0.7}                  # of the answers; ratings are greedy
 tokens=${tokens:-96}
-checks=${checks:---no-checks}                    # with three and more models: --checks
-forced=${forced:-yes}                            # a reply without a level counts for the most probable one behind it
+checks=${checks:---no-checks}                    # with three or more models: --checks
+forced=${forced:-yes}                            # count a reply without a level as the most probable level
 mkdir -p "$out"
 
 if [[ "$model_1 $model_2 $reference" == *"$small"* ]]; then

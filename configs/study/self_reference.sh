@@ -1,11 +1,11 @@
 #!/bin/bash
-# Self-Reference (Do Before You Judge) from questions to tables: two agents answer, a judge answers and judges them with
-# chain of thought alone and guided by its own answer, and the study compares both.
+# Self-Reference (Do Before You Judge) from questions to tables: two agents answer, and a judge answers too. It judges
+# the agents once with chain of thought alone and once guided by its answer, and the study compares both.
 #   bash configs/study/self_reference.sh
-# All answers and judgments are greedy, as in the paper (appendix A), so give agents that differ: two of one model answer
-# alike. The defaults are a dozen problems of the repository and SmolLM2-135M-Instruct: they show the chain and prove
-# nothing. The same command continues an interrupted run; other values go into another folder.
-# GSM8K with your own models (judge, agent_1, agent_2), 100 questions as in the paper (section 3.3):
+# All answers and judgments are greedy, as in the paper (appendix A), so use two different models as agents. The
+# defaults, a dozen problems and SmolLM2-135M-Instruct, only show the steps; they prove nothing. The same command
+# continues an interrupted run. Use another folder for other values.
+# For GSM8K with your own models and 100 questions, as in the paper (section 3.3):
 #   out=runs/mine published=test.jsonl judge=MODEL agent_1=A agent_2=B bash configs/study/self_reference.sh
 # GSM-Symbolic: benchmark=gsm-symbolic published=GSM_p1.jsonl, then with GSM_p2.jsonl and another `out`
 # MMLU-Pro, 100 questions of each subject: benchmark=mmlu-pro task=choice field=category
@@ -15,7 +15,7 @@ out=${out:-runs/self-reference}
 benchmark=${benchmark:-gsm8k}
 published=${published:-examples/word_problems.jsonl}    # GSM8K's test.jsonl, GSM_p1.jsonl, MMLU-Pro's questions
 task=${task:-number}
-field=${field:-data_set}                         # at most `size` questions for each of its values
+field=${field:-data_set}                         # at most `size` questions per value
 size=${size:-100}
 small=${JUDGELM_CACHE:-$HOME/.cache/judgelm}/gguf/b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 judge=${judge:-$small}
@@ -23,8 +23,8 @@ agent_1=${agent_1:-$small}
 agent_2=${agent_2:-$small}
 engine=${engine:-auto}
 agent_engine=${agent_engine:-auto}
-tokens=${tokens:-128}                            # of an answer or a judgment; models that reason at length need 1024
-forced=${forced:-yes}                            # a reply without a verdict counts for the more probable label
+tokens=${tokens:-128}                            # per answer or judgment; models with long reasoning need 1024
+forced=${forced:-yes}                            # count a reply without a verdict as the more probable label
 mkdir -p "$out"
 
 if [[ "$judge $agent_1 $agent_2" == *"$small"* ]]; then

@@ -1,29 +1,28 @@
 #!/bin/bash
-# SSR-Judge from questions to tables: a generator argues for the right option and for a wrong one, each pair of a right and
-# a wrong response is judged without reference, with the judge's majority answer always, and selectively, all on the same
-# five answers of the judge, and the study compares them at every tau.
+# SSR-Judge from questions to tables: a generator argues for the right option and for a wrong one. Each pair of responses
+# is judged without a reference, always with the judge's majority answer, and selectively. All three use the same five
+# answers of the judge, and the study compares them at every tau.
 #   bash configs/study/ssr.sh
-# The defaults are a dozen questions of the repository and SmolLM2-135M-Instruct, which argues for options well enough
-# to be the generator, but writes hardly a readable verdict: its judgments fail and are counted. Give a judge that can.
-# The same command continues an interrupted run; other values go into another folder. MMLU-Pro, 100 questions of each
-# subject:
+# The defaults are a dozen questions and SmolLM2-135M-Instruct. It is good enough as the generator, but most of its
+# judgments fail to parse and are counted as failures, so use another judge. The same command continues an interrupted
+# run. Use another folder for other values. For MMLU-Pro with 100 questions per subject:
 #   out=runs/mine published=questions.jsonl judge=MODEL bash configs/study/ssr.sh
 set -euo pipefail
 
 out=${out:-runs/ssr}
 published=${published:-examples/multiple_choice.jsonl}    # MMLU-Pro's fields: question_id, category, ...
-field=${field:-category}                         # at most `size` questions for each of its values
+field=${field:-category}                         # at most `size` questions per value
 size=${size:-100}
 small=${JUDGELM_CACHE:-$HOME/.cache/judgelm}/gguf/b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 judge=${judge:-$small}
 generator=${generator:-$small}
 engine=${engine:-auto}
 generator_engine=${generator_engine:-auto}
-samples=${samples:-5}                            # answers of the judge to each question, k in the paper
+samples=${samples:-5}                            # answers of the judge per question, k in the paper
 temperature=${temperature:-0.7}
-tau=${tau:-0.8}                                  # least agreement of these answers for a reference
-tokens=${tokens:-96}                             # of an answer or a judgment; models that reason at length need 1024
-forced=${forced:-no}                             # yes: a reply without a verdict counts for the more probable label
+tau=${tau:-0.8}                                  # minimum agreement among these answers to use a reference
+tokens=${tokens:-96}                             # per answer or judgment; models with long reasoning need 1024
+forced=${forced:-no}                             # yes: count a reply without a verdict as the more probable label
 mkdir -p "$out"
 
 if [[ "$judge $generator" == *"$small"* ]]; then

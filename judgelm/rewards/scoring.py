@@ -1,4 +1,4 @@
-"""Rewards of answers from a judge: in [0, 1] except for reward models, and None (never 0) without a verdict."""
+"""Rewards from a judge: in [0, 1] except for reward models, or None (never 0) without a verdict."""
 
 import hashlib
 import queue
@@ -27,7 +27,7 @@ ALONE: tuple[Method, ...] = ("reference", "score", "checklist")
 
 
 class RewardedAnswer(NamedTuple):
-    """An answer to reward; answers with the same question and reference form a group."""
+    """An answer to reward. Answers with the same question and reference form a group."""
 
     question: str
     text: str
@@ -40,8 +40,8 @@ class MethodOptions:
     """Options of `AnswerRewards`.
 
     Attributes:
-        criteria: for `checklist`: criteria of answers that have none.
-        hard: for `checklist`: count a criterion as met or not instead of by P(yes).
+        criteria: default criteria for `checklist`, used for answers without criteria.
+        hard: for `checklist`, count each criterion as met or not, instead of using P(yes).
         cache_size: maximum number of cached judgments.
     """
 
@@ -54,18 +54,18 @@ class MethodOptions:
 class AnswerRewards:
     """Rewards answers with a judge.
 
-    P(better) is the judge's probability, averaged over both orders, or its verdict: 1, 0.5 for a tie, or 0.
+    P(better) is the judge's probability averaged over both orders, or its verdict as 1, 0.5 (tie), or 0.
 
     Args:
-        judge: stays open.
+        judge: is not closed.
         method: `reference`: P(better than the reference answer). `group`: mean P(better) over the other answers to the
-            same question; identical ones count 0.5. `score`: expected score, P(yes) or grade, scaled to 0 to 1; a
-            reward model's raw number. `checklist`: weighted share of met criteria, at least 0 (Rubrics as Rewards,
+            same question; identical answers count as 0.5. `score`: expected score, P(yes), or grade, scaled to 0 to 1,
+            or a reward model's raw score. `checklist`: weighted share of met criteria, at least 0 (Rubrics as Rewards,
             Gunjal et al. 2025).
         options: see `MethodOptions`.
 
     Raises:
-        ConfigError: unknown method, or the judge does not support it.
+        ConfigError: The method is unknown or not supported by the judge.
     """
 
     def __init__(self, judge: Judge, method: Method = "reference", options: MethodOptions | None = None) -> None:
@@ -85,11 +85,11 @@ class AnswerRewards:
         name, options = ("single", {}) if self.method == "score" else ("pair", in_orders)
         try:
             return judge.mode(name, distribution=True, **options)
-        except ConfigError:  # prompts of other released judges have no probabilities
+        except ConfigError:  # other released judges' prompts do not support probabilities
             return judge.mode(name, **options)
 
     def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
-        """Reward answers, in order; groups must be complete."""
+        """Return the answers' rewards in order; groups must be complete."""
         if self.method in ALONE:
             known = {index: self.sample(answer) for index, answer in enumerate(answers)}
             samples = {index: sample for index, sample in known.items() if sample is not None}
@@ -98,7 +98,7 @@ class AnswerRewards:
         return self._group_means(answers)
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
-        """Return the sample to judge with a method in `ALONE`; None without reference or criteria."""
+        """Return the sample to judge with a method in `ALONE`, or None if the reference or criteria are missing."""
         if self.method == "reference":
             if answer.reference is None:
                 return None
@@ -109,7 +109,7 @@ class AnswerRewards:
         return None if self.method == "checklist" and not self._options.criteria else sample
 
     def reward(self, judgment: Judgment) -> float | None:
-        """Return the reward for a judgment of `sample`."""
+        """Return the reward for a sample's judgment."""
         if self.method == "checklist":
             return min(1.0, max(0.0, judgment.scores[0])) if judgment.scores else None
         if self.method != "score":
@@ -117,7 +117,7 @@ class AnswerRewards:
         return expected_score(judgment, self._scale)
 
     def close(self) -> None:
-        """Stop judging; the judge stays open."""
+        """Stop judging without closing the judge."""
         self.queue.close()
 
     def _group_means(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
@@ -143,9 +143,9 @@ class AnswerRewards:
 
 
 class JudgeQueue:
-    """Runs one mode on one engine in its own thread, so that callers in several threads share batches.
+    """Runs one mode on one engine in a separate thread, so that callers in several threads share batches.
 
-    Judgments except failed ones are cached (LRU) by question, answers, reference and criteria.
+    Successful judgments are cached (LRU) by question, answers, reference, and criteria.
     """
 
     def __init__(self, mode: BatchMode, engine: Engine, *, cache_size: int = DEFAULT_CACHE) -> None:
@@ -158,15 +158,15 @@ class JudgeQueue:
         self._samples: queue.Queue[Sample | None] = queue.Queue()
         self._broken: Exception | None = None
         self.judged = 0
-        """Samples judged, not counting cache hits."""
+        """Number of judged samples, excluding cache hits."""
         self._thread = threading.Thread(target=self._run, name="judge queue", daemon=True)
         self._thread.start()
 
     def submit(self, sample: Sample) -> "Future[Judgment]":
-        """Request a judgment; the sample's ID does not matter.
+        """Request a judgment; the sample's ID is ignored.
 
         Raises:
-            EngineError: the engine failed, or the queue is closed.
+            EngineError: The engine failed, or the queue is closed.
         """
         key = _key(sample)
         with self._lock:
@@ -183,7 +183,7 @@ class JudgeQueue:
             return self._pending[key]
 
     def judge(self, samples: Sequence[Sample]) -> list[Judgment]:
-        """Judge samples, in order."""
+        """Return the judgments in order."""
         futures = [self.submit(sample) for sample in samples]
         return [future.result() for future in futures]
 
@@ -246,7 +246,7 @@ def _key(sample: Sample) -> str:
 
 
 def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None], list[int]]:
-    """Return the indices of the answers to each question and reference."""
+    """Return answer indices by question and reference."""
     groups: dict[tuple[str, str | None], list[int]] = {}
     for index, answer in enumerate(answers):
         groups.setdefault((answer.question, answer.reference), []).append(index)

@@ -1,4 +1,4 @@
-"""Judges as `reward_funcs=` of TRL's trainers (GRPO, RLOO).
+"""Use judges as `reward_funcs=` in TRL trainers (GRPO, RLOO).
 
 from judgelm import Judge
 from judgelm.rewards.trl import JudgeReward
@@ -17,24 +17,24 @@ from judgelm.judge import Judge
 from judgelm.rewards.scoring import ALONE, AnswerRewards, Method, MethodOptions, RewardedAnswer, groups_of
 
 Text = str | Sequence[Mapping[str, Any]]
-"""A prompt or completion of TRL: text or messages."""
+"""A TRL prompt or completion: a string or messages."""
 
 
 class JudgeReward:
-    """Rewards completions with a judge, see `AnswerRewards`.
+    """Rewards completions with a judge; see `AnswerRewards`.
 
-    A None reward gives the completion no advantage; their share is logged as `judge_failures`.
+    A None reward gives the completion no advantage. The share of None rewards is logged as `judge_failures`.
 
     Args:
-        judge: stays open.
+        judge: is not closed.
         method: see `AnswerRewards`.
-        question: column with the question; default: the prompt or its user message.
+        question: column with the question. Default: the prompt or its user message.
         reference: column with the reference answer; required for `reference`.
-        criteria: column with criteria for `checklist`, texts or objects with `text` and `weight`.
+        criteria: column with criteria for `checklist`: strings, or objects with `text` and `weight`.
         options: see `MethodOptions`.
 
     Raises:
-        ConfigError: unknown method, or the judge does not support it.
+        ConfigError: The method is unknown or not supported by the judge.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class JudgeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Reward completions; TRL passes columns by name."""
+        """Return the completions' rewards; TRL passes columns by name."""
         question, reference, criteria = self._columns
         if self._rewards.method == "reference" and reference not in columns:
-            raise InputError(f'the data have no column "{reference}" with reference answers; set reference=')
+            raise InputError(f'the data has no column "{reference}" with reference answers; set reference=')
         if self._rewards.method == "checklist" and criteria not in columns and not self._has_criteria:
-            raise InputError(f'the data have no column "{criteria}" with criteria; set criteria=')
+            raise InputError(f'the data has no column "{criteria}" with criteria; set criteria=')
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
         references = columns.get(reference) or [None] * len(prompts)
         checklists = columns.get(criteria) or [None] * len(prompts)
@@ -79,7 +79,7 @@ class JudgeReward:
         return rewards
 
     def close(self) -> None:
-        """Stop judging; the judge stays open."""
+        """Stop judging without closing the judge."""
         self._rewards.close()
 
     def _in_groups(self, own: list[RewardedAnswer]) -> list[float | None]:
@@ -94,7 +94,7 @@ class JudgeReward:
 
 
 def question_text(prompt: Text) -> str:
-    """Return a prompt's question: the text, the only user message, or all messages with their roles."""
+    """Return a prompt's question: the string, the only user message, or all messages with their roles."""
     if isinstance(prompt, str):
         return prompt
     messages = [message for message in prompt if message["role"] != "system"]
@@ -104,7 +104,7 @@ def question_text(prompt: Text) -> str:
 
 
 def completion_text(completion: Text) -> str:
-    """Return a completion's text; for messages, their contents."""
+    """Return a completion's text, or the contents of its messages."""
     return completion if isinstance(completion, str) else "\n\n".join(map(_content, completion))
 
 

@@ -1,11 +1,11 @@
-"""Judges as verl's custom reward function.
+"""Use a judge as verl's custom reward function.
 
     reward.custom_reward_function.path=pkg://judgelm.rewards.verl
     reward.custom_reward_function.name=compute_score
     +reward.custom_reward_function.reward_kwargs.model=small-judge
 
-verl 0.9 requests one response at a time from many concurrent tasks, which share the judge's batches. Each reward worker
-loads its own judge, so use a server for a large one: `model=NAME engine=openai engine_args.base_url=URL`.
+In verl 0.9, many concurrent tasks request one reward each and share the judge's batches. Each reward worker loads a
+judge, so use a server for large judges: `model=NAME engine=openai engine_args.base_url=URL`.
 """
 
 import asyncio
@@ -37,21 +37,21 @@ async def compute_score(
     Args:
         data_source: not used.
         solution_str: the response.
-        ground_truth: the reference answer, for `reference`.
-        extra_info: has the question, and for `checklist` the list `criteria`.
+        ground_truth: the reference answer for `reference`.
+        extra_info: contains the question and, for `checklist`, a `criteria` list.
         model: see `Judge`.
         engine: see `Judge`.
-        method: `reference`, `score` or `checklist`, see `AnswerRewards`.
+        method: `reference`, `score`, or `checklist`; see `AnswerRewards`.
         question: key of the question in `extra_info`.
-        failure_score: score of a response without a verdict, which otherwise stops the training.
-        options: of `Judge`.
+        failure_score: score for a response without a verdict. Default: such a response stops training.
+        options: options of `Judge`.
 
     Returns:
-        `score` in [0, 1], and `judged`, 0 without a verdict.
+        `score`, in [0, 1], and `judged`, 0 without a verdict.
     """
     text = (extra_info or {}).get(question)
     if not isinstance(text, str):
-        raise InputError(f'extra_info has no text "{question}"; set question= to the key of the question')
+        raise InputError(f'extra_info has no string "{question}"; set question= to the question\'s key')
     reference = ground_truth if isinstance(ground_truth, str) else None
     for name in ("reward_router_address", "reward_model_tokenizer"):
         options.pop(name, None)
@@ -60,7 +60,7 @@ async def compute_score(
     if sample is None and method == "checklist":
         raise InputError('extra_info has no "criteria"; method "checklist" needs a list of them')
     if sample is None:
-        raise InputError('ground_truth is not a text; method "reference" needs a reference answer')
+        raise InputError('ground_truth is not a string; method "reference" needs a reference answer')
     judgment = await asyncio.wrap_future(rewards.queue.submit(sample))
     reward = rewards.reward(judgment)
     if reward is not None:

@@ -1,4 +1,4 @@
-"""Arguments shared by the training recipes, and checks that they fit together."""
+"""Arguments shared by the training recipes, and their consistency checks."""
 
 import math
 import os
@@ -15,37 +15,37 @@ from judgelm.training.rows.builder import RowOptions
 
 
 def argument(description: str, **default: Any) -> Any:
-    """A dataclass field with its text in `--help`."""
+    """Return a dataclass field with its `--help` text."""
     return field(metadata={"help": description}, **default)
 
 
 @dataclass(kw_only=True)
 class JudgeArguments:
-    """Data, template and target of a judge's fine-tuning; TRL's `max_length` is the judge's window in tokens."""
+    """Data, template and target for fine-tuning a judge. TRL's `max_length` is the judge's window in tokens."""
 
     trains_words: ClassVar[bool] = False
 
     train_data: list[str] = argument(
-        "Labelled files: rows with scores for two or more answers, or for one answer with a reference."
+        "Labelled files. Each row has scores for two or more answers, or for one answer with a reference."
     )
     eval_data: list[str] = argument(
-        "Labelled files for evaluations: loss and judged pairs. Default eval_strategy: once, at the end.",
+        "Labelled files for computing the loss and judging pairs. By default, training is evaluated once, at the end.",
         default_factory=list,
     )
     eval_pairs: int = argument(
-        "Pairs of eval_data, sampled with the seed, to judge in both orders at every evaluation. 0: loss only.",
+        "Number of eval_data pairs, sampled with the seed, to judge in both orders at every evaluation. 0: loss only.",
         default=200,
     )
     early_stopping_patience: int | None = argument(
-        "Evaluations without improvement of metric_for_best_model before training stops.", default=None
+        "Number of evaluations without a better metric_for_best_model before training stops.", default=None
     )
     adapter: str | None = argument(
-        "LoRA judge to train further; needs its base and use_peft: true. It keeps its rank and layers.", default=None
+        "LoRA judge to train further. Needs its base and use_peft: true. Keeps its rank and layers.", default=None
     )
-    template: str = argument("Prompt template; saved in the judge's card.", default="judgelm-v1")
+    template: str = argument("Prompt template, which is saved in the judge's card.", default="judgelm-v1")
     scale: list[float] = argument("Lowest and highest score.", default_factory=lambda: [1, 10])
     swap_prob: float = argument(
-        "Probability of swapping a pair's answers, scores and answer names in the reason, drawn in every epoch. Pairs "
+        "Probability of swapping a pair's answers, scores, and answer names in the reason, drawn in every epoch. Pairs "
         "with an ambiguous reason are not swapped. (JudgeLM, section 5.1)",
         default=0.5,
     )
@@ -53,27 +53,27 @@ class JudgeArguments:
         "Probability of dropping the reference of rows with several answers. (JudgeLM, section 5.3)", default=0.5
     )
     reason_prob: float = argument(
-        "Share of rows whose target has the reason and EOS after the score line.", default=1.0
+        "Share of rows whose target includes the reason and EOS after the score line.", default=1.0
     )
     loss_on: str = argument(
-        "completion: loss on the reply; all: also on the prompt (pre-training).", default="completion"
+        "completion: compute the loss on the reply only; all: also on the prompt (pre-training).", default="completion"
     )
-    score_weight: float = argument("Loss weight of the score line's tokens; the reason's have 1.", default=1.0)
+    score_weight: float = argument("Loss weight of score line tokens. Reason tokens have weight 1.", default=1.0)
     loss_average: str = argument(
-        "token: mean over all tokens of a step. row: mean over a row's tokens, then over rows, as in JudgeLM's script.",
+        "token: mean over all tokens in a step. row: mean over a row's tokens, then over rows, as in JudgeLM's script.",
         default="token",
     )
     overwrite_output_dir: bool = argument(
-        "Remove the checkpoints and the judge in output_dir. By default a run resumes from its last checkpoint and "
+        "Remove the checkpoints and the judge in output_dir. By default, a run resumes from its last checkpoint and "
         "does not overwrite a judge.",
         default=False,
     )
     save_dtype: str = argument(
-        "Dtype of a full judge: auto (bfloat16 with bf16, otherwise as trained), bfloat16, float16 or float32.",
+        "Dtype of a full judge: auto (bfloat16 with bf16, otherwise as trained), bfloat16, float16, or float32.",
         default="auto",
     )
     global_batch: int | None = argument(
-        "Rows of one optimizer step over all processes. Without gradient_accumulation_steps, that is computed from it.",
+        "Rows per optimizer step across all processes; sets gradient_accumulation_steps unless that is given.",
         default=None,
     )
 
@@ -88,17 +88,17 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
     raise ConfigError(
         f"global_batch is {global_batch}, but per_device_train_batch_size {per_device} x gradient_accumulation_steps "
         f"{accumulation} x {processes} processes make {one_pass * accumulation}; set global_batch to a multiple of "
-        f"{one_pass}, and leave gradient_accumulation_steps out"
+        f"{one_pass}, and remove gradient_accumulation_steps"
     )
 
 
 def processes(args: Any) -> int:
-    """Return the number of devices; with DataParallel one process drives several."""
+    """Return the number of devices; with DataParallel, one process drives several."""
     return int(args.world_size) * max(1, int(args.n_gpu))
 
 
 def rows_per_step(args: Any) -> int:
-    """Return the rows of one optimizer step; GRPO samples several replies per row."""
+    """Return the rows per optimizer step; GRPO samples several replies per row."""
     sequences = int(args.per_device_train_batch_size * args.gradient_accumulation_steps) * processes(args)
     return sequences // getattr(args, "num_generations", 1)
 
@@ -106,11 +106,11 @@ def rows_per_step(args: Any) -> int:
 def base_name(base: Any) -> str:
     """Return the base model's folder or hub ID."""
     if not base.model_name_or_path:
-        raise ConfigError("model_name_or_path is missing; give the base model's folder or hub id")
+        raise ConfigError("model_name_or_path is missing; set it to the base model's folder or hub ID")
     return str(base.model_name_or_path)
 
 
-_OWN_TOKENIZER = "rows use the base's tokenizer; change it in the tokenizer's files"
+_OWN_TOKENIZER = "rows use the base's tokenizer; edit the tokenizer files instead"
 PLAIN_LOSS = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token"}
 """Loss options of recipes that do not train replies token by token."""
 
@@ -118,31 +118,31 @@ UNSUPPORTED_ARGUMENTS = {
     "eos_token": _OWN_TOKENIZER,
     "chat_template_path": _OWN_TOKENIZER,
     "shuffle_dataset": "rows are already shuffled in every epoch",
-    "assistant_only_loss": "loss_on selects the tokens that the loss counts",
-    "packing": "it makes the number of rows per step unknown; padding_free: true saves as much",
+    "assistant_only_loss": "loss_on selects the tokens to train on",
+    "packing": "it makes the number of rows per step unknown; padding_free: true saves as many tokens",
     "eval_packing": "evaluation rows are never packed",
     "ignore_data_skip": "a resumed run would repeat its first rows",
     "resume_from_checkpoint": "runs resume from the last complete checkpoint in output_dir",
-    "auto_find_batch_size": "it changes the rows per step during training",
+    "auto_find_batch_size": "it changes the number of rows per step during training",
 }
-"""Arguments of TRL and transformers that conflict with how rows are built and ordered."""
+"""TRL and transformers arguments that conflict with how rows are built and ordered."""
 
 
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
-    """Check that the arguments fit together, and set the accumulation steps from `global_batch`."""
+    """Check that the arguments are consistent, and set the accumulation steps from `global_batch`."""
     check_parallelism(args)
     template = get_template(judge.template)
     if template.reads_words and not judge.trains_words:
-        raise ConfigError(f"template {template.id} scores verdict words; use train/preference.py, or another template")
+        raise ConfigError(f"template {template.id} scores verdict words; use train/preference.py or another template")
     if not judge.train_data:
-        raise ConfigError("train_data is empty; give a file of labelled rows")
+        raise ConfigError("train_data is empty; set it to a file of labelled rows")
     if judge.loss_on not in ("completion", "all"):
         raise not_found("loss_on", judge.loss_on, ("completion", "all"))
     if len(judge.scale) != 2 or not all(map(math.isfinite, judge.scale)) or judge.scale[0] >= judge.scale[1]:
         raise ConfigError(f"scale is {judge.scale}; expected the lowest and the highest score, such as [1, 10]")
     for name, reason in UNSUPPORTED_ARGUMENTS.items():
         if getattr(args, name, None):
-            raise ConfigError(f"{name} is {getattr(args, name)!r}, but {reason}; leave {name} out")
+            raise ConfigError(f"{name} is {getattr(args, name)!r}, but {reason}; remove {name}")
     if args.max_length is None:
         raise ConfigError("max_length is missing; set the judge's window in tokens (JudgeLM: 2048)")
     if args.train_sampling_strategy not in ("random", "group_by_length"):
@@ -179,14 +179,14 @@ def check_parallelism(args: Any) -> None:
 
 
 def check_fixed(judge: JudgeArguments, values: Mapping[str, Any], reason: str) -> None:
-    """Reject other values than these, because the recipe has no such options."""
+    """Reject other values, because the recipe does not support them."""
     for name, only in values.items():
         if (value := getattr(judge, name)) != only:
-            raise ConfigError(f"{name} is {value!r}, but {reason}; leave {name} out")
+            raise ConfigError(f"{name} is {value!r}, but {reason}; remove {name}")
 
 
 def check_not_negative(judge: JudgeArguments, *names: str) -> None:
-    """Reject weights below 0, infinite ones and NaN."""
+    """Reject negative, infinite, and NaN weights."""
     for name in names:
         if not 0 <= (value := getattr(judge, name)) < math.inf:
             raise ConfigError(f"{name} is {value}; expected 0 or more")
@@ -207,11 +207,11 @@ def _check_loss(judge: JudgeArguments, args: Any) -> None:
     ):
         value = getattr(judge, name)
         if value not in (1, "token") and not fits:
-            raise ConfigError(f"{name} is {value}, which needs {needed}; set that, or leave {name} out")
+            raise ConfigError(f"{name} is {value}, which needs {needed}; set that, or remove {name}")
 
 
 def row_options(judge: JudgeArguments, args: Any) -> RowOptions:
-    """`args.max_length` is the window."""
+    """Use `args.max_length` as the window."""
     scale, on_prompt = (judge.scale[0], judge.scale[1]), judge.loss_on == "all"
     same = {name: getattr(judge, name) for name in ("template", "swap_prob", "reference_drop_prob", "reason_prob")}
     return RowOptions(window=args.max_length, scale=scale, loss_on_prompt=on_prompt, seed=args.seed, **same)
@@ -221,7 +221,7 @@ SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")
 
 
 def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
-    """None keeps the dtype of training."""
+    """Return None to keep the training dtype."""
     if requested not in SAVE_DTYPES:
         raise not_found("save_dtype", requested, SAVE_DTYPES)
     if requested == "auto":
@@ -234,7 +234,7 @@ def save_dtype_of(requested: str, args: Any) -> torch.dtype | None:
 
 
 def optimizer_states(optim: str) -> tuple[int, int | None]:
-    """Return an optimizer's values per parameter, and the bytes of each (None: as the weight)."""
+    """Return an optimizer's values per parameter and bytes per value (None: same as the weight)."""
     numbers = {"adafactor": 0, "lomo": 0, "sgd": 0, "lion": 1, "rmsprop": 1, "adagrad": 1, "ademamix": 3}
     states = next((states for name, states in numbers.items() if name in optim), 2)
     return states, 1 if "8bit" in optim else 4 if "paged" in optim or "32bit" in optim else None

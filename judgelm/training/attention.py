@@ -1,4 +1,4 @@
-"""Choice of the attention for training. Kernels from the hub are downloaded code: they run only if configured."""
+"""Attention implementation for training. Hub kernels are downloaded code, so they run only if configured."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -24,21 +24,21 @@ _BUILT_FOR_LATER = (4, 2)
 
 
 class Attention(NamedTuple):
-    """The chosen attention, with a note for the user; None is transformers' default."""
+    """The chosen attention (None: transformers' default) and a note for the user."""
 
     implementation: str | None
     note: str
 
 
 def requested_attention(base: Any, args: Any) -> str | None:
-    """Return the attention in the config; `model_init_kwargs` take precedence."""
+    """Return the configured attention; `model_init_kwargs` take precedence."""
     own = args.model_init_kwargs if isinstance(args.model_init_kwargs, dict) else {}
     requested: str | None = own.get("attn_implementation", base.attn_implementation)
     return requested
 
 
 def choose_attention(base: Any, args: Any) -> Attention:
-    """Choose the attention on this machine."""
+    """Choose the attention for this machine."""
     generation = torch.cuda.get_device_capability(args.device)[0] if args.device.type == "cuda" else None
     installed = [version for version, is_available in _FLASH.items() if generation is not None and is_available()]
     if (requested := requested_attention(base, args)) is not None:
@@ -49,7 +49,7 @@ def choose_attention(base: Any, args: Any) -> Attention:
 
 
 def best_attention(generation: int | None, installed: Collection[int], *, half: bool, supported: bool) -> Attention:
-    """Return FlashAttention if everything supports it, otherwise sdpa."""
+    """Return FlashAttention if the model and the machine support it, otherwise sdpa."""
     versions = [each for each in _BUILT_FOR.get(generation or 0, _BUILT_FOR_LATER) if each in installed]
     reasons = {
         "not on a CUDA GPU": generation is None,
@@ -71,17 +71,17 @@ def named_attention(requested: str, installed: Collection[int], *, kernels: bool
         note = ", a kernel from the hub"
     elif version.isdecimal() and int(version) not in installed:
         if not kernels:
-            way_out = "install flash-attn, or leave it out"
+            way_out = "install flash-attn, or remove attn_implementation"
             raise ConfigError(f"attn_implementation {requested} is not available here; {way_out}")
         note = "; its package is not installed, so transformers loads the kernel from the hub"
     return Attention(requested, f"{requested}, as requested{note}")
 
 
 def supports_flash_attention(name: str, **options: Any) -> bool:
-    """False for models with custom code."""
+    """Return False for models with custom code."""
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **options)
-    except (OSError, ValueError):  # custom code, or no config, which loading the model reports
+    except (OSError, ValueError):  # custom code, or a missing config, which is reported when the model loads
         return False
     classes = [getattr(transformers, name, None) for name in config.architectures or ()]
     text = config.get_text_config()

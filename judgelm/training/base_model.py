@@ -1,4 +1,4 @@
-"""Loading of the base model, its tokenizer and its adapter."""
+"""Load the base model, its tokenizer, and its adapter."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from judgelm.training.attention import Attention, requested_attention
 
 
 def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
-    """Add a padding token if the tokenizer has none."""
+    """Load the tokenizer, adding a padding token if needed."""
     source = base_name(model)
     try:
         options = {"revision": model.model_revision, "trust_remote_code": trust_remote_code}
@@ -32,20 +32,20 @@ def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
 
 
 def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = None, *, rewards: bool = False) -> Any:
-    """Load as TRL 1.16 does, but without running code from pickled weights.
+    """Load the model like TRL 1.16, but without running code from pickled weights.
 
-    `args.model_init_kwargs` take precedence over `base`. With `rewards` the model gets a head with one output.
+    `args.model_init_kwargs` take precedence over `base`. With `rewards`, the model gets a head with one output.
     """
     own = args.model_init_kwargs if isinstance(args.model_init_kwargs, dict) else {}
     if own.get("weights_only", True) is not True:
-        raise ConfigError("model_init_kwargs: weights_only: false can run code in the weights; leave it out")
+        raise ConfigError("model_init_kwargs: weights_only: false can run code in the weights; remove it")
     options = {"revision": base.model_revision, "dtype": base.dtype, "trust_remote_code": args.trust_remote_code, **own}
     options["attn_implementation"] = attention.implementation if attention else requested_attention(base, args)
     if (quantization := get_quantization_config(base)) is not None:
         options["quantization_config"] = quantization
     if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         options["device_map"] = None
-    set_seed(args.seed)  # for weights that the files lack
+    set_seed(args.seed)  # for weights missing from the files
     name = base_name(base)
     options |= {"architecture": AutoModelForSequenceClassification, "num_labels": 1} if rewards else {}
     try:
@@ -61,7 +61,7 @@ def load_base_model(base: ModelConfig, args: Any, attention: Attention | None = 
 
 
 def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
-    """Check that the adapter fits the template and the base."""
+    """Check that the adapter matches the template and the base."""
     if judge.adapter is None:
         return
     if not base.use_peft:
@@ -75,7 +75,7 @@ def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
 
 
 def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[Any, Any]:
-    """Also return the LoRA configuration that the trainer applies."""
+    """Return the model and the LoRA configuration for the trainer."""
     if judge.adapter is None:
         return model, get_peft_config(base)
     return attach_adapter(model, judge.adapter, trainable=True), None
@@ -84,7 +84,7 @@ def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[
 def drop_sampling(model: Any) -> None:
     """Replace a generation config that cannot be saved with a greedy one.
 
-    Vicuna v1.5 sets a temperature without `do_sample`; transformers 5.x loads that and then refuses to save it.
+    Vicuna v1.5 sets a temperature without `do_sample`; transformers 5.x loads this but does not save it.
     """
     config = getattr(model, "generation_config", None)
     if config is None:

@@ -1,6 +1,6 @@
 """Complete checkpoints, marked by `judgelm_state.json`, which is written last.
 
-It lists the sizes of all files, and their hashes, which are checked before a run resumes.
+It lists the size and hash of every file. Both are checked before a run resumes.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _NAME = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:
-    """Content of the marker; `files` has bytes by path."""
+    """Content of the marker; `files` maps paths to sizes in bytes."""
 
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -62,7 +62,7 @@ class CheckpointCallback(TrainerCallback):
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         processes = PartialState()
         processes.wait_for_everyone()
-        for path in folder.rglob("*"):  # another process may have flushed some
+        for path in folder.rglob("*"):  # another process may have flushed some files
             _fsync(path)
         processes.wait_for_everyone()
         if args.should_save:
@@ -73,11 +73,11 @@ class CheckpointCallback(TrainerCallback):
                 best_model_checkpoint=state.best_model_checkpoint,
                 use_mtime=True,
             )
-        processes.wait_for_everyone()  # an exiting process would kill the one that writes the marker
+        processes.wait_for_everyone()  # if a process exited now, the launcher would kill the process writing the marker
 
 
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
-    """Write the marker; all other files are on disk."""
+    """Write the marker; all other files must be on disk."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(STATE_NAME)]
     names = [str(path.relative_to(folder)) for path in paths]
     state = {
@@ -104,7 +104,7 @@ def read_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """Say why a checkpoint is incomplete, by file sizes."""
+    """Return the reason a checkpoint is incomplete, judging by file sizes."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"
@@ -123,7 +123,7 @@ def damage_of(checkpoint: Path) -> str:
     stated = state.sha256 if state else {}
     for name, sha256 in _sha256_of(checkpoint, stated).items():
         if sha256 != stated[name]:
-            return f"{name} has sha256 {sha256[:12]}..., and {stated[name][:12]}... was written"
+            return f"{name} has sha256 {sha256[:12]}..., expected {stated[name][:12]}..."
     return ""
 
 
@@ -134,13 +134,13 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def resume_hint(folder: Path) -> str:
-    """Say what the same command does after a fault."""
+    """Describe what the same command does after a fault."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 
 
 def step_of(checkpoint: Path) -> int:
-    """Return a checkpoint's optimizer steps."""
+    """Return a checkpoint's optimizer step."""
     match = _NAME.fullmatch(checkpoint.name)
     return int(match[1]) if match else 0
 

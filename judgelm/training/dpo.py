@@ -1,4 +1,4 @@
-"""Direct preference optimization (DPO) of judgments: the trainer of `train/dpo.py`.
+"""Direct preference optimization (DPO) of judgments: the `train/dpo.py` trainer.
 
 Source: Rafailov et al. 2023, Direct Preference Optimization (arXiv 2305.18290).
 """
@@ -24,14 +24,14 @@ from judgelm.training.trainer import JudgeMixin, skip_unlabelled_logits
 
 @dataclass(kw_only=True)
 class DPOArguments(JudgeArguments):
-    """Arguments of `train/dpo.py`; see `judgelm.training.rows.dpo` for the files."""
+    """Arguments of `train/dpo.py`; `judgelm.training.rows.dpo` describes the files."""
 
     judgments: list[str] = argument(
-        "Runs of judgelm-batch on those pairs. Where the judge was wrong, the label is chosen and its reply rejected.",
+        "judgelm-batch runs on those pairs. If the judge was wrong, the label is chosen and the reply rejected.",
         default_factory=list,
     )
     min_distance: float | None = argument(
-        "Reject a reply if a score differs by at least this much from the label's. Default: if its winner differs.",
+        "Reject a reply if a score is at least this far from the label's. Default: reject it if the winner differs.",
         default=None,
     )
 
@@ -45,20 +45,20 @@ class PreferenceTrainer(JudgeMixin, DPOTrainer):
 
 
 def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
-    """Reject options that DPO lacks."""
+    """Reject options that DPO does not support."""
     check_fixed(judge, PLAIN_LOSS, "DPO compares whole judgments")
     if judge.adapter is not None:
-        raise ConfigError("adapter is set, but DPO tunes a whole judge; merge the adapter first: train/merge_lora.py")
+        raise ConfigError("adapter is set, but DPO tunes a full judge; first merge the adapter: train/merge_lora.py")
     if dpo.padding_free:
-        raise ConfigError("padding_free is true, but TRL 1.16 supports only padded rows for DPO; leave it out")
+        raise ConfigError("padding_free is true, but TRL 1.16 supports only padded rows for DPO; remove it")
     if not dpo.beta > 0:
         raise ConfigError(f"beta is {dpo.beta}; expected a number above 0")
 
 
 def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attention) -> Any:
-    """Load the frozen copy of the judge.
+    """Load a frozen copy of the judge, or return None if TRL 1.16 does not need it.
 
-    TRL 1.16 needs none (None) with an adapter, or with precomputed log-probabilities except under FSDP.
+    TRL does not need it for an adapter, or for precomputed log-probabilities except under FSDP.
     """
     sharded = args.distributed_state.distributed_type == DistributedType.FSDP
     if base.use_peft or (args.precompute_ref_log_probs and not sharded):
@@ -83,7 +83,7 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
     """Return the card of the judge to tune."""
     name = base_name(base)
     if (Path(name) / "adapter_config.json").exists():
-        raise ConfigError(f"{name}: is an adapter; merge it into its base first: train/merge_lora.py {name} -o ...")
+        raise ConfigError(f"{name}: is an adapter; first merge it into its base: train/merge_lora.py {name} -o ...")
     card = find_card(name, base.model_revision)
     if card is None:
         return None

@@ -1,4 +1,4 @@
-"""The finished judge: model, tokenizer, card and README."""
+"""Save the finished judge: model, tokenizer, card, and README."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ from judgelm.training.rows.dataset import ROWS_FOLDER, file_sha
 from judgelm.training.validation import step_of_weights
 
 _RECORDED = ("swap_prob", "reference_drop_prob", "reason_prob", "loss_on", "score_weight", "loss_average")
-"""Arguments that the card records by their names."""
+"""Arguments recorded in the card under their names."""
 
 
 def save_judge(
@@ -31,7 +31,7 @@ def save_judge(
     facts: Mapping[str, Any] | None = None,
     tuned_from: Card | None = None,
 ) -> None:
-    """Write the judge to the output folder; call it on every process, because sharded weights are gathered.
+    """Write the judge to the output folder; call this on every process to gather sharded weights.
 
     `tuned_from` is the card of a judge that was trained further.
     """
@@ -109,7 +109,7 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
         "optimisation": _optimisation(args),
         "seed": args.seed,
         "last_loss": losses[-1] if losses else None,
-        "dtype": None if adapter else str(dtype).removeprefix("torch."),  # the base has its own dtype
+        "dtype": None if adapter else str(dtype).removeprefix("torch."),  # the base keeps its dtype
         "lora": {"r": adapter.r, "alpha": adapter.lora_alpha} if adapter else None,
         "quantization": "4bit" if base.load_in_4bit else "8bit" if base.load_in_8bit else None,
         "versions": VERSIONS,

@@ -1,15 +1,15 @@
-"""Reinforcement learning of judges that reason first: the trainer of `train/grpo.py`.
+"""Reinforcement learning for judges that reason first: the `train/grpo.py` trainer.
 
-Each pair is shown in both orders, with several sampled replies per prompt. The reward is
+Each pair is shown in both orders, and several replies are sampled per prompt. The reward is
 
     right * (share of right verdicts in the other order) + form_weight * form + length_weight * length
 
-`right` is 1 for a well-formed reply with the right verdict, otherwise 0; `form` is 0 or, if it is not well-formed, -1;
-`length` falls from 0 at `soft` tokens to -1 at the limit. The first term is the mean of J1's reward (1 if both replies
-are right) over pairs of replies.
+`right` is 1 for a well-formed reply with the right verdict, otherwise 0. `form` is 0 for a well-formed reply, otherwise
+-1. `length` falls from 0 at `soft` tokens to -1 at the limit. The first term is J1's reward (1 if both replies are
+right), averaged over pairs of replies.
 
-Sources: Shao et al. 2024, DeepSeekMath (arXiv 2402.03300), GRPO; J1 (Whitehouse et al. 2025), consistency reward;
-RM-R1; DAPO (Yu et al. 2025), linear length penalty.
+Sources: GRPO from DeepSeekMath (Shao et al. 2024, arXiv 2402.03300); consistency reward from J1 (Whitehouse et al.
+2025); RM-R1; linear length penalty from DAPO (Yu et al. 2025).
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ from judgelm.training.trainer import JudgeMixin
 
 
 class Attempt(NamedTuple):
-    """The outcome of one reply; `order` is 1 if swapped."""
+    """The outcome of one reply; `order` is 1 if the answers were swapped."""
 
     pair: int
     order: int
@@ -48,7 +48,7 @@ class Attempt(NamedTuple):
 
 
 def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Unparsed:
-    """Return the better answer's position as shown, or why the reply is not well-formed.
+    """Return the better answer's position as shown, or the reason the reply is not well-formed.
 
     Thinking counts as reasoning.
     """
@@ -67,7 +67,7 @@ def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Un
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Return 0 for a wrong attempt, otherwise the share of right ones in the other order, if any."""
+    """Return 0 for a wrong attempt, otherwise the share of right attempts in the other order (None without any)."""
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
@@ -78,7 +78,7 @@ def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
 
 
 def length_penalty(tokens: int, *, soft: int, limit: int) -> float:
-    """Return 0 up to `soft` tokens, then fall linearly to -1 at `limit`; `soft` < `limit`."""
+    """Return 0 up to `soft` tokens, falling linearly to -1 at `limit`; `soft` must be below `limit`."""
     return -min(1.0, max(0, tokens - soft) / (limit - soft))
 
 
@@ -87,24 +87,24 @@ _SOFT_SHARE = 0.75
 
 @dataclass(kw_only=True)
 class GRPOArguments(JudgeArguments):
-    """Arguments of `train/grpo.py`; rows as for `train/preference.py`, without ties."""
+    """Arguments of `train/grpo.py`. Rows are those of `train/preference.py` without ties."""
 
     template: str = argument("Prompt template: reasoned-chat or reasoned-compact.", default="reasoned-chat")
-    swap_prob: float = argument("No effect: each pair is shown in both orders.", default=0.0)
-    form_weight: float = argument("Penalty for a reply without an end, a verdict or reasons.", default=0.2)
+    swap_prob: float = argument("Has no effect, because each pair is shown in both orders.", default=0.0)
+    form_weight: float = argument("Penalty for a reply without an end, a verdict, or reasons.", default=0.2)
     length_weight: float = argument("Penalty for a reply as long as max_completion_length.", default=0.1)
     soft_length: int | None = argument(
-        "Reply tokens without a length penalty. Default: 3/4 of max_completion_length.", default=None
+        "Maximum reply tokens without a length penalty. Default: 3/4 of max_completion_length.", default=None
     )
-    least_letters: int = argument("Minimum letters of reasoning before the verdict.", default=20)
+    least_letters: int = argument("Minimum number of letters of reasoning before the verdict.", default=20)
 
     def soft(self, limit: int) -> int:
-        """Return a reply's soft limit in tokens."""
+        """Return the soft limit in tokens."""
         return int(limit * _SOFT_SHARE) if self.soft_length is None else self.soft_length
 
 
 class VerdictRewards:
-    """The parts of the reward as TRL's reward functions."""
+    """The reward terms as TRL reward functions."""
 
     def __init__(self, judge: GRPOArguments, *, limit: int, eos_ids: Sequence[int]) -> None:
         self._judge = judge
@@ -120,23 +120,23 @@ class VerdictRewards:
         best: list[int],
         **_: Any,
     ) -> list[float | None]:
-        """See the module; replies in the other order may be on other processes."""
+        """Return the first term; replies in the other order may be on other processes."""
         own = []
         for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)
             right = not isinstance(verdict, Unparsed) and verdict == better
             own.append(Attempt(int(pair_number), int(shown), right))
         attempts = [Attempt(*each) for each in gather_object(own)]
-        begin = PartialState().process_index * len(own)  # all processes have the same number
+        begin = PartialState().process_index * len(own)  # all processes have the same number of replies
         return both_orders_right(attempts)[begin : begin + len(own)]
 
     def form(self, completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
-        """0 for a well-formed reply, otherwise -1."""
+        """Return 0 for a well-formed reply, otherwise -1."""
         replies = zip(completions, completion_ids, strict=True)
         return [-1.0 if isinstance(self._read(text, ids), Unparsed) else 0.0 for text, ids in replies]
 
     def length(self, completion_ids: list[list[int]], **_: Any) -> list[float]:
-        """0 to -1 beyond the soft limit."""
+        """Return the length penalty."""
         soft = self._judge.soft(self._limit)
         return [length_penalty(len(ids), soft=soft, limit=self._limit) for ids in completion_ids]
 
@@ -158,31 +158,31 @@ class _RewardedVerdicts(GRPOTrainer):
         self._truncator = Truncator(FastTokenizer(self.processing_class), window)
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
-        """Tokenize like an engine; TRL would add a chat's first token again."""
+        """Tokenize like an engine; TRL would repeat a chat's first token."""
         return [self._truncator.encode(prompt, chat=self._chat) for prompt in prompts], None, {}
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return no metrics; `JudgeMixin` adds those of judging."""
+        """Return no metrics; `JudgeMixin` adds the judging metrics."""
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
 class VerdictTrainer(JudgeMixin, _RewardedVerdicts):
-    """The trainer of judges that reason first; `window` is of prompt and reply."""
+    """The trainer for judges that reason first; `window` limits prompt plus reply."""
 
 
 def prompts_of_a_generation(args: Any) -> int:
-    """Over all processes."""
+    """Return the number over all processes."""
     return int(args.generation_batch_size) // int(args.num_generations)
 
 
 def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
     """Return single prompts with both orders of a pair adjacent; `best` is the better answer's position as shown.
 
-    `step` is the prompts per generation batch; an incomplete last batch is left out.
+    `step` is the number of prompts per generation batch; an incomplete last batch is dropped.
     """
     pairs = rows.dataset
     if not (count := len(pairs) * 2 // step * step):
-        raise ConfigError(f"{len(pairs)} training pairs, but a generation batch needs {step // 2}; give more pairs")
+        raise ConfigError(f"{len(pairs)} training pairs, but a generation batch needs {step // 2}; add more pairs")
     index = np.arange(count)
     table = {"sample_id": np.repeat(pairs["sample_id"][:], 2)[:count].tolist(), "pair": index // 2, "order": index % 2}
 
@@ -198,7 +198,7 @@ def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
 
 
 def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
-    """Also check the installed vLLM."""
+    """Check the arguments and the installed vLLM version."""
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
         raise ConfigError(f"use_vllm is set, but {fault}")
@@ -208,11 +208,11 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
         ("vllm_structured_outputs_regex", "form_weight teaches the form"),
     ):
         if getattr(args, name) is not None:
-            raise ConfigError(f"{name} is set, but {reason}; leave {name} out")
+            raise ConfigError(f"{name} is set, but {reason}; remove {name}")
     if args.num_iterations != 1:
-        raise ConfigError(f"num_iterations is {args.num_iterations}; only 1 is supported; leave it out")
+        raise ConfigError(f"num_iterations is {args.num_iterations}; only 1 is supported; remove it")
     if args.train_sampling_strategy != "random":
-        raise ConfigError("train_sampling_strategy is set, but pairs are always shuffled; leave it out")
+        raise ConfigError("train_sampling_strategy is set, but pairs are always shuffled; remove it")
     check_not_negative(judge, "form_weight", "length_weight", "least_letters")
     limit = args.max_completion_length
     if not limit or args.max_length is None or limit >= args.max_length:
@@ -221,7 +221,7 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
         raise ConfigError(f"soft_length is {judge.soft(limit)}; it must be less than max_completion_length ({limit})")
     _check_batch(args)
     if judge.eval_data and not judge.eval_pairs:
-        raise ConfigError("eval_pairs is 0, but GRPO has no eval loss; leave out eval_data too")
+        raise ConfigError("eval_pairs is 0, but GRPO has no eval loss; remove eval_data too")
 
 
 def _check_batch(args: Any) -> None:
@@ -230,7 +230,7 @@ def _check_batch(args: Any) -> None:
         raise ConfigError(
             f"per_device_train_batch_size {args.per_device_train_batch_size} x gradient_accumulation_steps "
             f"{args.gradient_accumulation_steps} x {args.world_size} processes make {args.num_generations} replies to "
-            f"each of {prompts} prompts; both orders of a pair need an even number of prompts, so double one of them"
+            f"each of {prompts} prompts, but pairs in both orders need an even number of prompts; double one of them"
         )
 
 
@@ -252,18 +252,18 @@ def grpo_facts(run: TrainingRun) -> dict[str, Any]:
 
 @dataclass
 class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `GRPOConfig` with defaults for judges."""
+    """TRL's `GRPOConfig` with judge defaults."""
 
     max_length: int | None = argument("The judge's window in tokens: prompt and reply.", default=2048)
     dataset_num_proc: int | None = argument("Processes that build the rows. Default: one per core.", default=None)
-    use_vllm: bool | None = argument(  # type: ignore[assignment]  # None until it is chosen
+    use_vllm: bool | None = argument(  # type: ignore[assignment]  # None until a generator is chosen
         "Generate with vLLM. Default: on a GPU if a vLLM version that TRL supports is installed.", default=None
     )
-    scale_rewards: str = argument("batch or none; group would scale each order separately.", default="batch")
-    shuffle_dataset: bool | None = argument("Pairs are already shuffled with the seed.", default=False)
+    scale_rewards: str = argument("batch or none. group would scale each order separately.", default="batch")
+    shuffle_dataset: bool | None = argument("Leave this off; the seed already shuffles the pairs.", default=False)
 
     def __post_init__(self) -> None:
-        """Choose the generator, and a valid eval batch size, which has no effect."""
+        """Choose the generator, and an eval batch size that TRL accepts; it has no effect."""
         self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:
@@ -271,13 +271,13 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
 
 
 def installed_vllm() -> str | None:
-    """The version, also of the CPU build."""
+    """Return the installed version, including CPU builds."""
     distributions = packages_distributions().get("vllm", [])
     return version(distributions[0]) if distributions else None
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Say why TRL, which only warns, cannot use this version."""
+    """Return the reason TRL, which only warns, does not support this version."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None

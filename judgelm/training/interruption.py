@@ -1,7 +1,7 @@
-"""Interrupted runs: signals, and running out of memory.
+"""Handle interrupted runs: signals and out-of-memory errors.
 
-Signals must reach a training process. `accelerate launch` forwards only SIGTERM, and only to several processes, which
-it kills after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30).
+Signals must reach a training process. `accelerate launch` forwards only SIGTERM, and only in runs with several
+processes, which it kills after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 SAME_REQUEST_S = 2.0
-"""Signals within this time of the first are one request: launchers forward what processes also received."""
+"""Signals within this time count as one, because launchers forward signals that processes also receive."""
 
 
 class PreemptionCallback(TrainerCallback):
@@ -37,12 +37,12 @@ class PreemptionCallback(TrainerCallback):
 
     @property
     def exit_code(self) -> int:
-        """0, or 128 plus the signal."""
+        """0, or 128 plus the signal number."""
         return 0 if self.stopped_by is None else 128 + self.stopped_by
 
     @contextlib.contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Handle the signals within the context; call it in the main thread."""
+        """Handle signals within the context; call this in the main thread."""
         before = [signal.signal(signum, self._receive) for signum in SIGNALS]
         try:
             yield
@@ -64,7 +64,7 @@ class PreemptionCallback(TrainerCallback):
             control.should_evaluate = False
 
     def summary(self, trainer: Any) -> str:
-        """The judge's folder, or the step of the interruption."""
+        """Report the judge's folder, or the step at which training stopped."""
         folder, state = trainer.args.output_dir, trainer.state
         if self.stopped_by is None:
             return f"judge in {folder}"
@@ -95,7 +95,7 @@ def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
         raise RunError(
             f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); lower "
             f"per_device_train_batch_size (now {args.per_device_train_batch_size}) and raise "
-            f"gradient_accumulation_steps (now {args.gradient_accumulation_steps}) to keep the same steps, or set "
+            f"gradient_accumulation_steps (now {args.gradient_accumulation_steps}) to keep the same batch, or set "
             "gradient_checkpointing: true; `judgelm doctor --train` estimates both; the run then "
             f"{resume_hint(Path(args.output_dir))}"
         ) from error

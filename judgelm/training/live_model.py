@@ -1,4 +1,4 @@
-"""A model in training, as the transformers engine runs it."""
+"""Run a model in training with the transformers engine."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -13,9 +13,9 @@ from judgelm.errors import EngineError
 
 
 class LiveModel:
-    """The interface that the transformers engine needs, around a model in training.
+    """Wraps a model in training with the interface that the transformers engine needs.
 
-    With sharded weights (`in_step`), a pass needs all processes: finished ones run idle passes until all are done.
+    With sharded weights (`in_step`), a pass needs all processes, so finished ones run idle passes until all are done.
     """
 
     def __init__(self, model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> None:
@@ -27,7 +27,7 @@ class LiveModel:
         self._in_step = in_step
 
     def __call__(self, **inputs: Any) -> Any:
-        """Run one pass outside inference mode, because gathered weights outlive it."""
+        """Run one pass outside inference mode, because gathered weights outlive the pass."""
         with torch.inference_mode(False), torch.no_grad():
             if not self._in_step:
                 return self._forward(**inputs)
@@ -55,12 +55,12 @@ class LiveModel:
 
 @contextmanager
 def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> Iterator[LiveModel]:
-    """Prepare a model for the engine (no dropout, packed attention), and restore it afterwards."""
+    """Prepare a model for the engine (no dropout, packed attention), and restore it on exit."""
     attention, training = model.config._attn_implementation, model.training
     model.config._attn_implementation = ATTENTION_NAME
     model.eval()
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # the engine would count memory in training's cache as used
+        torch.cuda.empty_cache()  # the engine would count training's cached memory as used
     try:
         live = LiveModel(model, forward, device=device, in_step=in_step)
         yield live
@@ -72,7 +72,7 @@ def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, 
 
 @contextmanager
 def preserve_random_state() -> Iterator[None]:
-    """Restore all random states on exit, so that training is not affected."""
+    """Restore all random states on exit so that training is not affected."""
     python, array = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:

@@ -1,7 +1,7 @@
-"""GPU memory of fine-tuning, estimated for `judgelm doctor --train` without weights or a GPU.
+"""Estimate the GPU memory of fine-tuning for `judgelm doctor --train`, without weights or a GPU.
 
-Model states follow ZeRO (Rajbhandari et al., 2020) and DeepSpeed's estimators; activations are those that autograd
-keeps of a Llama block (compare Korthikanti et al., 2022).
+Model states follow ZeRO (Rajbhandari et al., 2020) and DeepSpeed's estimators. Activations are those that autograd
+keeps for a Llama block (compare Korthikanti et al., 2022).
 """
 
 import re
@@ -22,12 +22,12 @@ from judgelm.yaml_files import read_yaml
 Sharding = Literal["ddp", "zero2", "zero3", "fsdp"]
 
 USABLE_SHARE = 0.95
-"""The allocator loses the rest of a GPU's memory between blocks."""
+"""Usable share; the allocator loses the rest to fragmentation."""
 RESERVE_BYTES = 3 << 29
 """CUDA context, cuBLAS and NCCL workspaces."""
 _BUCKET, _MAX_LIVE, _HEAD_TILE = 500_000_000, 1_000_000_000, 4096
-_DROPOUT_BYTES = 3  # a LoRA layer's dropped input and its mask
-_QUANTISED_BYTES = {"none": 0.0, "8bit": 1.0, "4bit": 0.5 + 4 / 64}  # nf4: a float32 scale for 64 weights
+_DROPOUT_BYTES = 3  # a LoRA layer's input after dropout, and the dropout mask
+_QUANTISED_BYTES = {"none": 0.0, "8bit": 1.0, "4bit": 0.5 + 4 / 64}  # nf4: one float32 scale per 64 weights
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 _OTHER_RECIPES = {
     "train/dpo.py": ("judgments", "min_distance", "precompute_ref_log_probs", "loss_weights", "sync_ref_model"),
@@ -43,12 +43,12 @@ class ModelSizes:
     """Sizes of a causal language model, in parameters and features.
 
     Attributes:
-        total: all parameters; shared ones count once.
-        linear: parameters of linear layers without the output head.
-        largest_module: parameters of the largest module, which ZeRO-3 gathers at a time.
+        total: all parameters, counting shared ones once.
+        linear: parameters of linear layers except the output head.
+        largest_module: parameters of the largest module that ZeRO-3 gathers.
         block: parameters of a transformer block.
-        query: heads x head width; `key_value` likewise.
-        adapter_inputs: input features of a block's adapted layers.
+        query: heads x head width; `key_value` is defined likewise.
+        adapter_inputs: input features of the adapted layers in a block.
     """
 
     total: int
@@ -67,14 +67,14 @@ class ModelSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSetup:
-    """What affects memory in a training configuration.
+    """The parts of a training configuration that affect memory.
 
     Attributes:
         prompts: sequences per row.
-        weight_bytes: per parameter as loaded.
-        compute_bytes: per activation.
+        weight_bytes: bytes per parameter as loaded.
+        compute_bytes: bytes per activation.
         state_numbers: optimizer values per parameter; 2 for Adam.
-        state_bytes: per optimizer value; None: those of the parameters.
+        state_bytes: bytes per optimizer value (None: same as the parameters).
     """
 
     window: int
@@ -90,9 +90,9 @@ class TrainingSetup:
 
 
 class GpuMemory(NamedTuple):
-    """Peak bytes of one GPU if every row fills the window.
+    """Peak bytes on one GPU if every row fills the window.
 
-    `loss` is the larger of a recomputed block and the logits with their loss.
+    `loss` covers either a recomputed block or the logits and their loss, whichever is larger.
     """
 
     weights: float
@@ -106,7 +106,7 @@ class GpuMemory(NamedTuple):
 
 
 def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], TrainingSetup]:
-    """Return a YAML's fields after `changes`, and what affects memory."""
+    """Return a YAML file's fields after `changes`, and the memory settings."""
     values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected a mapping, as in configs/train/demo.yaml")
@@ -115,7 +115,7 @@ def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any
         if only := next((name for name in names if name in values), None):
             raise ConfigError(f"{path}: {only} belongs to {recipe}, which cannot be estimated; use train/sft.py")
     if values.get("attn_implementation") == "eager":
-        raise ConfigError(f"{path}: attn_implementation eager cannot be estimated; use sdpa, or leave it out")
+        raise ConfigError(f"{path}: attn_implementation eager cannot be estimated; use sdpa, or remove it")
     dtype = str(values.get("dtype") or "auto") if "dtype" in values else "float32"
     if dtype not in _DTYPES:
         raise not_found(f"{path}: dtype", dtype, _DTYPES)
@@ -145,7 +145,7 @@ def _positive(values: Mapping[str, Any], name: str, default: int, path: Path) ->
 
 
 def memory_of(model: ModelSizes, setup: TrainingSetup, *, gpus: int = 1, sharding: Sharding = "ddp") -> GpuMemory:
-    """Return the bytes of one GPU by purpose."""
+    """Return the bytes on one GPU by purpose."""
     states = _torch_states if sharding in ("ddp", "fsdp") else _zero_states
     stored, recomputed = _activations(model, setup, sharding)
     memory = states(model, setup, gpus, sharding)
@@ -158,7 +158,7 @@ def _frozen_bytes(model: ModelSizes, setup: TrainingSetup, width: int) -> tuple[
 
 
 def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    """As DeepSpeed's estimators: ZeRO-2 counts gradients in 16 and 32 bits, ZeRO-3 in 32 bits."""
+    """Like DeepSpeed's estimators, count 16- and 32-bit gradients for ZeRO-2, and 32-bit gradients for ZeRO-3."""
     width, trained = setup.compute_bytes, model.adapter if setup.lora else model.total
     base, quantised = _frozen_bytes(model, setup, width)
     held = base + (width * model.adapter if setup.lora else 0)
@@ -167,7 +167,7 @@ def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: S
     bucket = width * min(_BUCKET, trained) if gpus > 1 else 0
     if sharding == "zero2":
         return GpuMemory(held + quantised, trained * (master + width) / gpus, optimizer, 0.0, bucket)
-    gathered = (1 if setup.lora else 2) * width * model.largest_module  # frozen modules have no gradient
+    gathered = (1 if setup.lora else 2) * width * model.largest_module  # frozen modules have no gradients
     live = max(0, width * min(_MAX_LIVE, model.total) - width * model.largest_module) if gpus > 1 else 0
     return GpuMemory(held / gpus + quantised, 4 * trained / gpus, optimizer, gathered, bucket + live)
 
@@ -190,13 +190,13 @@ def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: 
 
 
 def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) -> tuple[int, int]:
-    """Bytes kept from forward to backward, and of the recomputed block.
+    """Return the bytes kept from forward to backward, and the bytes of the recomputed block.
 
-    Of a block: input, normed and scaled output of both norms; queries, keys, values and the attention output; gate, its
-    activation, up and their product.
+    A block keeps the input, normed and scaled output of both norms; queries, keys, values, and attention output; and
+    gate, its activation, up, and their product.
     """
     width, tokens = setup.compute_bytes, setup.micro_batch * setup.prompts * setup.window
-    mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast: the stream in float32
+    mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast keeps the residual stream in float32
     norm = (8 + width if mixed else 4 + 2 * width) * model.hidden
     attention = 2 * width * (model.query + model.key_value)
     adapters = _DROPOUT_BYTES * model.adapter_inputs if setup.lora else 0
@@ -217,7 +217,7 @@ def _llama(hidden: int, layers: int, heads: int, intermediate: int) -> dict[str,
     return {"vocab_size": 32_000, "intermediate_size": intermediate, **sizes}
 
 
-SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released configs
+SHAPES = {  # Touvron et al., 2023, Table 2; MLP widths are from the released configs
     "llama-7b": _llama(4096, 32, 32, 11_008),
     "llama-13b": _llama(5120, 40, 40, 13_824),
     "llama-33b": _llama(6656, 60, 52, 17_920),
@@ -225,7 +225,7 @@ SHAPES = {  # Touvron et al., 2023, Table 2; the MLP's width from the released c
 
 
 def sizes_of(values: Mapping[str, Any], shape: str = "") -> ModelSizes:
-    """`shape` in `SHAPES` replaces the base's config."""
+    """Return the base's sizes; a `shape` from `SHAPES` replaces its config."""
     config = _config(values, shape).get_text_config()
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
     with torch.device("meta"):
@@ -265,7 +265,7 @@ def _config(values: Mapping[str, Any], shape: str) -> Any:
         return AutoConfig.from_pretrained(model, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(f"{model}: {reason}; download it, or give --shape {' or '.join(SHAPES)}") from error
+        raise ModelError(f"{model}: {reason}; download it, or pass --shape {' or '.join(SHAPES)}") from error
 
 
 def _parameters(module: Any) -> int:
@@ -278,7 +278,7 @@ def _adapter(model: Any, values: Mapping[str, Any]) -> tuple[int, int]:
 
     targets = values.get("lora_target_modules") or None
     if isinstance(targets, list) and len(targets) == 1:
-        targets = targets[0]  # TRL passes a single entry as a string, which PEFT treats as a pattern
+        targets = targets[0]  # TRL passes a single entry as a string, which PEFT reads as a pattern
     try:
         get_peft_model(model, LoraConfig(r=int(values.get("lora_r", 16)), target_modules=targets))
     except (ValueError, TypeError, re.error) as error:

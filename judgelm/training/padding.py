@@ -1,4 +1,4 @@
-"""Padding-free training: rows are concatenated instead of padded if the attention supports it."""
+"""Padding-free training, which concatenates rows if the attention supports it."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from judgelm.errors import ConfigError
 
 
 def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Decide whether rows are concatenated without padding, set up the attention for it, and describe the layout.
+    """Decide whether to concatenate rows instead of padding them, set up the attention, and describe the layout.
 
     judgelm's packed attention replaces sdpa, and FlashAttention if `trees` of score lines follow the rows.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
     obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)
     if obstacle and args.padding_free:
-        raise ConfigError(f"padding_free is true, but rows must be padded: {obstacle}; leave it out")
+        raise ConfigError(f"padding_free is true, but rows must be padded: {obstacle}; remove it")
     if obstacle or args.padding_free is False:
         args.padding_free = False
         return f"padded rows ({obstacle or 'padding_free is false'})"
@@ -29,7 +29,7 @@ def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
 
 
 def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Empty if judgelm's packed attention can train the model."""
+    """Return the reason judgelm's packed attention cannot train the model, or an empty string."""
     config, attention = model.config, model.config._attn_implementation
     text, kind = config.get_text_config(), config.model_type
     dropout = [name for name, rate in text.to_dict().items() if "att" in name and "drop" in name and rate]
@@ -42,6 +42,6 @@ def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
         f"{kind} attention is not causal": both_ways,
         f"it uses attention dropout ({', '.join(dropout)})": dropout,
         "score lines do not support a sliding window": trees and getattr(text, "sliding_window", None) is not None,
-        "torch_compile would recompile for each number of tokens": args.torch_compile,
+        "torch_compile would recompile for every new number of tokens": args.torch_compile,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")

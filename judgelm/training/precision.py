@@ -1,6 +1,6 @@
-"""Numeric formats of training on a CPU, and TF32.
+"""Choose numeric formats for training on a CPU, and configure TF32.
 
-TRL 1.16 trains in bf16 by default, which is slow on a CPU without bfloat16 instructions; there `bf16` defaults to
+TRL 1.16 trains in bf16 by default, which is slow on CPUs without bfloat16 instructions. On these, `bf16` defaults to
 false. A resumed run keeps its formats.
 """
 
@@ -29,12 +29,12 @@ from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.process_group import broadcast_from_rank0
 
 _TRAINED_BYTES = 12
-"""Bytes per trained weight for its gradient and AdamW's two states."""
+"""Bytes per trained weight for the gradient and AdamW's two states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """Formats of products (`bf16`) and base weights (`dtype`)."""
+    """Formats of matrix products (`bf16`) and base weights (`dtype`)."""
 
     bf16: bool
     dtype: str | None
@@ -42,7 +42,7 @@ class Precision:
 
 
 def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ...]:
-    """Set what the config leaves open; return notes for the user."""
+    """Set formats missing from the config, and return notes for the user."""
     if args.device.type != "cpu":
         return ()
     settled = broadcast_from_rank0(lambda: _settled(judge, args, model))
@@ -57,7 +57,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
     recorded = _recorded(judge, args)
     quantized = model.load_in_4bit or model.load_in_8bit
     bf16, dtype = bool(args.bf16), model.dtype
-    if recorded:  # if they differ from the config, resuming is refused
+    if recorded:  # resuming fails later if they differ from the config
         bf16 = bool(recorded.get("bf16", bf16)) if is_open else bf16
         dtype = recorded.get("dtype", dtype) if dtype == "auto" else dtype
         is_open = False
@@ -65,7 +65,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
         options = {"revision": model.model_revision, "trust_remote_code": args.trust_remote_code}
         config = AutoConfig.from_pretrained(base_name(model), **options)
     except (OSError, ValueError, KeyError):
-        return Precision(bf16=bf16, dtype=dtype)  # loading the model reports it
+        return Precision(bf16=bf16, dtype=dtype)  # the error is reported when the model loads
     notes = []
     if not quantized and not recorded:
         dtype, note = _weights(model, config, args)
@@ -106,7 +106,7 @@ def _recorded(judge: Any, args: Any) -> dict[str, Any]:
 def agree_on_tf32() -> None:
     """Set torch's old TF32 switch to match the new one.
 
-    transformers 5.19 sets only the new one; torch 2.9 and later then raises when `torch_compile` reads the old one.
+    transformers 5.19 sets only the new switch; torch 2.9 and later then fails when `torch_compile` reads the old one.
     """
     if getattr(torch.backends, "fp32_precision", None) == "tf32":
         torch.set_float32_matmul_precision("high")
@@ -114,7 +114,7 @@ def agree_on_tf32() -> None:
 
 
 class PrecisionMixin:
-    """Mixed into TRL's configs: records whether `bf16` was left open, and sets TF32."""
+    """Mixin for TRL's configs that records whether `bf16` was set, and sets TF32."""
 
     bf16: bool | None
     fp16: bool
@@ -122,5 +122,5 @@ class PrecisionMixin:
 
     def __post_init__(self) -> None:
         self.bf16_is_open = self.bf16 is None and not self.fp16
-        super().__post_init__()  # type: ignore[misc]  # TRL's config follows
+        super().__post_init__()  # type: ignore[misc]  # TRL's config is next in the MRO
         agree_on_tf32()

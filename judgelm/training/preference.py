@@ -1,4 +1,4 @@
-"""The trainer of `train/preference.py`, on P(first better) itself."""
+"""The `train/preference.py` trainer, which optimises P(first better) directly."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,30 +23,30 @@ _COLUMNS = ("prompt_ids", "second_ids", "preference", "first_right", "second_rig
 
 @dataclass(kw_only=True)
 class PreferenceArguments(JudgeArguments):
-    """Arguments of `train/preference.py`; the data are pairs with a `preference`, scores or a winner."""
+    """Arguments of `train/preference.py`; each pair needs a `preference`, scores, or a winner."""
 
-    template: str = argument("Prompt template. Default: the reading's, or judgelm-v1.", default="")
+    template: str = argument("Prompt template. Default: the template for the reading, or judgelm-v1.", default="")
     reading: str | None = argument(
-        "score-line, or a verdict word's probability: letters, yes-no or grade. Default: the template's.", default=None
+        "score-line, or a verdict-word probability: letters, yes-no, grade. Default: the template's.", default=None
     )
     reason_prob: float = argument("Always 0: preferences do not teach reasons.", default=0.0)
     both_orders: bool = argument(
-        "Show each pair in both orders. false: once, swapped with swap_prob, without the consistency term.",
+        "Show each pair in both orders. false: show it once, swapped with swap_prob, without the consistency term.",
         default=True,
     )
     consistency_weight: float = argument(
-        "Weight of the squared difference of P(first better) between orders.", default=0.5
+        "Weight of the squared difference in P(first better) between orders.", default=0.5
     )
     score_line_weight: float = argument(
-        "Weight of the NLL of the preference's score line, which keeps replies readable; see score_line_mass.",
+        "Weight of the score line's NLL, which keeps replies parseable; see score_line_mass.",
         default=0.1,
     )
     word_weight: float = argument(
-        "Weight of the negative log-probability of all verdict words, which keeps replies readable; see word_mass.",
+        "Weight of the verdict words' negative log-probability, which keeps replies parseable; see word_mass.",
         default=0.1,
     )
     pointwise_weight: float = argument(
-        "For yes-no: weight of the cross entropy of P(yes) with an answer's score, scaled to 0 to 1.", default=0.0
+        "For yes-no: weight of the cross entropy between P(yes) and an answer's score, scaled to 0 to 1.", default=0.0
     )
 
     trains_words: ClassVar[bool] = True
@@ -57,7 +57,7 @@ class PreferenceArguments(JudgeArguments):
         template = get_template(self.template)
         if self.reading not in (None, template.reading):
             found = f"reading {template.reading}, not {self.reading}"
-            raise ConfigError(f"template {template.id} has {found}; leave one out")
+            raise ConfigError(f"template {template.id} has {found}; remove one of the two")
         self.reading = template.reading
 
 
@@ -71,10 +71,10 @@ class _PairTrainer(SFTTrainer):
         args.completion_only_loss = False
         self.padding = settle_padding(model, args, trees=not get_template(judge.template).reads_words)
         objective = self._objective = objective_of(judge, processing_class, args.padding_free)
-        args.padding_free = False  # the objective is the collator, which TRL 1.16 rejects with padding_free
+        args.padding_free = False  # TRL 1.16 rejects custom collators, such as the objective, with padding_free
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
         speed_up_lora(self)
-        self.model_accepts_loss_kwargs = True  # compute_loss divides by the step's pairs
+        self.model_accepts_loss_kwargs = True  # compute_loss divides by the number of pairs in the step
         self._signature_columns = list(_COLUMNS)
 
     def compute_loss(
@@ -84,7 +84,7 @@ class _PairTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Return the mean loss of the pairs, or their sum divided by the step's pairs."""
+        """Return the mean loss of the pairs, or their sum divided by the number of pairs in the step."""
         outputs = model(**self._objective.model_inputs(inputs, self.model.dtype), use_cache=False)
         losses, metrics = self._objective.losses(outputs.logits, inputs)
         if num_items_in_batch is None:
@@ -107,11 +107,11 @@ class _PairTrainer(SFTTrainer):
 
 
 class DistributionTrainer(JudgeMixin, _PairTrainer):
-    """The trainer on P(first better)."""
+    """The trainer that optimises P(first better)."""
 
 
 def objective_of(judge: PreferenceArguments, tokenizer: Any, padding_free: bool) -> ScoreLineObjective | WordObjective:
-    """Return the collator and loss of the judge's reading."""
+    """Return the collator and loss for the judge's reading."""
     scale = (judge.scale[0], judge.scale[1])
     template = get_template(judge.template)
     if not template.reads_words:
@@ -132,23 +132,23 @@ _WEIGHTS = {
 
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:
-    """Reject options that this reading lacks, and negative weights."""
+    """Reject negative weights and options that this reading does not support."""
     template = get_template(judge.template)
     if template.reads_alone and not judge.both_orders:
-        raise ConfigError(f"both_orders: reading {template.reading} shows one answer per prompt; leave it out")
+        raise ConfigError(f"both_orders: reading {template.reading} shows one answer per prompt; remove it")
     if template.takes_criterion:
         raise ConfigError(f"template {template.id} needs a criterion, which rows do not have; use {template.reading}")
     if template.reading not in _WEIGHTS:
-        raise ConfigError(f"template {template.id} reasons first; use train/grpo.py, or another template")
+        raise ConfigError(f"template {template.id} reasons first; use train/grpo.py or another template")
     check_fixed(judge, PLAIN_LOSS | {"reason_prob": 0.0}, "preferences do not train replies")
     for name in sorted({name for names in _WEIGHTS.values() for name in names}):
         check_not_negative(judge, name)
         if name not in _WEIGHTS[template.reading] and getattr(judge, name) != getattr(PreferenceArguments, name):
-            raise ConfigError(f"{name} is set, but reading {template.reading} does not use it; leave it out")
+            raise ConfigError(f"{name} is set, but reading {template.reading} does not use it; remove it")
 
 
 def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> Attention | None:
-    """Return sdpa or eager, which support the score lines' mask; None for verdict words."""
+    """Return sdpa or eager, which support the score-line mask, or None for verdict words."""
     if get_template(judge.template).reads_words:
         return None
     requested = requested_attention(base, args)

@@ -1,6 +1,6 @@
-"""The processes of a run: connections, shared decisions, and stale locks of extension builds.
+"""Process connections, shared decisions, and stale locks from extension builds.
 
-A killed build of a torch extension leaves its file `lock`, and other processes wait for it forever (torch 2.x,
+A killed build of a torch extension leaves its `lock` file behind, and other processes then wait forever (torch 2.x,
 `torch/utils/file_baton.py`).
 """
 
@@ -19,12 +19,12 @@ from accelerate.utils import broadcast_object_list, gather_object
 from judgelm.errors import ConfigError, JudgelmError, RunError
 
 LOCK_TIMEOUT_S = 300.0
-"""A lock is stale if no local process holds it and its folder has not changed for this time."""
+"""A lock is stale if no local process holds it and its folder has not changed for this long."""
 _POLL_S = 1.0
 
 
 def connect_processes(args: Any, log: Callable[[str], object]) -> None:
-    """Check that all started processes train together; `log` gets each stale lock."""
+    """Check that all started processes train together; `log` reports stale locks."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != args.world_size:
         found = f"the trainer sees {args.world_size}"
@@ -32,15 +32,15 @@ def connect_processes(args: Any, log: Callable[[str], object]) -> None:
     if args.deepspeed_plugin is not None:
         remove_stale_locks(log)
     if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:
-        import deepspeed  # takes seconds; on a CPU, accelerate 1.x does not tell DeepSpeed 0.17 about the processes
+        import deepspeed  # imports slowly; on a CPU, accelerate 1.x does not pass the processes to DeepSpeed 0.17
 
         deepspeed.init_distributed(dist_backend="gloo", verbose=False)
 
 
 def end_processes(trainer: Any, code: int) -> None:
-    """Close the connections of several processes; on the CPU, exit immediately with `code`.
+    """Close connections between processes; on the CPU, exit immediately with `code`.
 
-    Open connections (torch 2.x), and on the CPU threads of gloo and DeepSpeed 0.17, can end in abort() at shutdown.
+    Open connections (torch 2.x) can call abort() at shutdown. On the CPU, so can gloo and DeepSpeed 0.17 threads.
     """
     if trainer.accelerator.num_processes > 1:
         trainer.accelerator.end_training()
@@ -51,7 +51,7 @@ def end_processes(trainer: Any, code: int) -> None:
 
 
 def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_TIMEOUT_S) -> None:
-    """Remove stale locks from each machine's extension cache; call it on every connected process."""
+    """Remove stale locks from each machine's extension cache; call this on every connected process."""
     state = PartialState()
     with state.local_main_process_first():
         if state.is_local_main_process:
@@ -60,8 +60,8 @@ def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_
 
 
 def build_root() -> Path:
-    """Return the folder in which torch builds extensions."""
-    from torch.utils.cpp_extension import _get_build_directory  # imports setuptools, slowly
+    """Return the folder where torch builds extensions."""
+    from torch.utils.cpp_extension import _get_build_directory  # imports setuptools, which is slow
 
     return Path(_get_build_directory("", verbose=False))
 
@@ -104,7 +104,7 @@ T = TypeVar("T")
 
 
 def broadcast_from_rank0(function: Callable[[], T]) -> T:
-    """Return, or raise, the first process's result on every process."""
+    """Run the function on the first process, and return or raise its result on every process."""
     outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:
@@ -119,6 +119,6 @@ def broadcast_from_rank0(function: Callable[[], T]) -> T:
 
 
 def require_shared_disk(checkpoint: Path) -> None:
-    """Refuse to resume from a checkpoint that some machines cannot see; they would start from the first row."""
+    """Raise an error if a machine cannot see the checkpoint, since it would start from the first row."""
     if not all(gather_object([checkpoint.is_dir()])):
         raise RunError(f"{checkpoint}: not found on every machine; put output_dir on a disk that all machines share")

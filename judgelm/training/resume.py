@@ -1,4 +1,4 @@
-"""Where a run starts: at the beginning, or at a checkpoint of the same run."""
+"""Decide whether a run starts from scratch or resumes from a checkpoint."""
 
 import json
 import math
@@ -30,14 +30,14 @@ _DECISIVE = (
     "repetition_penalty", "use_vllm", "epsilon", "epsilon_high", "scale_rewards", "importance_sampling_level",
     "mask_truncated_completions", "entropy_coef",
 )  # fmt: skip
-"""Trainer arguments that change what is learned; batch, order and length are recorded separately."""
+"""Trainer arguments that affect the result; batch, order, and length are recorded separately."""
 
 
 _WITHOUT_EFFECT = (
     "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
     "attn_implementation", "trust_remote_code",
 )  # fmt: skip
-"""Arguments that do not change what is learned or are recorded separately."""
+"""Arguments that do not affect the result or are recorded separately."""
 
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
@@ -48,7 +48,7 @@ _ANOTHER_FOLDER = "choose another output_dir, or set overwrite_output_dir: true"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingPoint:
-    """The checkpoint to resume from (None: the beginning), notes for the user, and the run's settings."""
+    """The checkpoint to resume from (None: start over), notes for the user, and the run's settings."""
 
     checkpoint: str | None = None
     notes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class StartingPoint:
 
 
 def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoint:
-    """Decide where a run starts, the same on all processes."""
+    """Choose the same starting point on all processes."""
     settings = broadcast_from_rank0(lambda: run_settings(judge, args, base, rows))
     folder, overwrite = Path(str(args.output_dir)), judge.overwrite_output_dir
     start = broadcast_from_rank0(lambda: choose_start(folder, settings, overwrite=overwrite))
@@ -66,7 +66,7 @@ def find_start(judge: Any, args: Any, base: Any, rows: EpochRows) -> StartingPoi
 
 
 def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str, Any]:
-    """What decides what a run learns, as JSON values."""
+    """Return the settings that affect the result, as JSON values."""
     schedule, sharding = rows.schedule, sharding_of(args)
     stated = asdict(judge) | asdict(base)
     settings = {
@@ -89,7 +89,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
 
 
 def sharding_of(args: Any) -> str | None:
-    """None if each process has the whole optimizer."""
+    """Return None if every process has the full optimizer."""
     if args.deepspeed_plugin is not None:
         return f"zero{args.deepspeed_plugin.zero_stage}"
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
@@ -97,14 +97,14 @@ def sharding_of(args: Any) -> str | None:
 
 
 def refuse_finished(judge: Any, args: Any) -> None:
-    """Refuse to train over a finished judge without `overwrite_output_dir`."""
+    """Raise an error rather than overwrite a finished judge without `overwrite_output_dir`."""
     folder = Path(str(args.output_dir))
     if not judge.overwrite_output_dir and (folder / CARD_NAME).exists():
         raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); {_ANOTHER_FOLDER}")
 
 
 def skip_if_done(trainer: Any, start: StartingPoint) -> None:
-    """Train no further step if the checkpoint is the last; transformers 5.x stops only after a step."""
+    """Skip training if the checkpoint is the last; transformers 5.x would train one more step."""
     if start.checkpoint is None:
         return
     last, rows = last_step(trainer), trainer.train_dataset
@@ -114,14 +114,14 @@ def skip_if_done(trainer: Any, start: StartingPoint) -> None:
 
 
 def last_step(trainer: Any) -> int:
-    """Return the run's optimizer steps."""
+    """Return the run's last optimizer step."""
     args = trainer.args
     whole: int = math.ceil(args.num_train_epochs * math.ceil(len(trainer.train_dataset) / rows_per_step(args)))
     return int(args.max_steps) if args.max_steps > 0 else whole
 
 
 def choose_start(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> StartingPoint:
-    """Choose the start; remove incomplete and damaged checkpoints, or all with `overwrite`."""
+    """Choose the starting point, removing incomplete and damaged checkpoints, or all with `overwrite`."""
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()
@@ -163,9 +163,9 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
 
 
 def _clear(folder: Path, base: str) -> None:
-    """Remove the checkpoints, the card and the weights of the overwritten judge.
+    """Remove the overwritten judge's checkpoints, card, and weights.
 
-    If a folder has an adapter and a full model, transformers 5.x loads the adapter and vLLM the full model.
+    If a folder has both an adapter and a full model, transformers 5.x loads the adapter and vLLM the full model.
     """
     of_base = (Path(base).resolve(), *Path(base).resolve().parents)
     if any(path.resolve() in of_base for path in checkpoints_in(folder)):

@@ -1,7 +1,7 @@
-"""Reward models: the trainer of `train/reward.py`.
+"""Reward models: the `train/reward.py` trainer.
 
-The loss of a pair is -log sigmoid(r(better) - r(worse) - margin). Without a margin, the sigmoid of the difference is
-P(better), which `--mode reward` reports; with one, as in Llama 2, P(better) is overconfident until it is calibrated.
+A pair's loss is -log sigmoid(r(better) - r(worse) - margin). `--mode reward` reports P(better), the sigmoid of the
+difference. With a margin, as in Llama 2, P(better) is overconfident until it is calibrated.
 
 Sources: Bradley and Terry 1952; Touvron et al. 2023, Llama 2 (arXiv 2307.09288), section 3.2.2.
 """
@@ -22,18 +22,18 @@ from judgelm.training.trainer import JudgeMixin
 
 @dataclass(kw_only=True)
 class RewardArguments(JudgeArguments):
-    """Arguments of `train/reward.py`; rows as for `train/preference.py`, without ties and references."""
+    """Arguments of `train/reward.py`. Rows are those of `train/preference.py`, without ties and references."""
 
-    template: str = argument("reward: question and answer in the base's chat template.", default="reward")
-    reason_prob: float = argument("0: a reward model writes no reasons.", default=0.0)
-    reference_drop_prob: float = argument("1: a reward model reads no references.", default=1.0)
-    margin_weight: float = argument("Margin of a pair with preference p: weight x (2p - 1).", default=0.0)
+    template: str = argument("reward: shows question and answer in the base's chat template.", default="reward")
+    reason_prob: float = argument("Always 0, because a reward model writes no reasons.", default=0.0)
+    reference_drop_prob: float = argument("Always 1, because a reward model reads no references.", default=1.0)
+    margin_weight: float = argument("For a pair with preference p, the margin is this weight x (2p - 1).", default=0.0)
 
     trains_words: ClassVar[bool] = True
 
 
 def check_reward_arguments(judge: RewardArguments) -> None:
-    """Reject options of judges that write text, and a negative margin."""
+    """Reject a negative margin and options for judges that write text."""
     fixed = {"template": "reward", "reason_prob": 0.0, "reference_drop_prob": 1.0} | PLAIN_LOSS
     check_fixed(judge, fixed, "a reward model does not support it")
     check_not_negative(judge, "margin_weight")
@@ -52,9 +52,9 @@ class BradleyTerryTrainer(JudgeMixin, RewardTrainer):
 
 
 def load_reward_model(run: TrainingRun) -> tuple[Any, Any]:
-    """Return the base with a one-output head, and the LoRA configuration."""
+    """Return the base with a single-output head, and the LoRA configuration."""
     if run.base.load_in_4bit or run.base.load_in_8bit:
-        raise ConfigError("load_in_4bit and load_in_8bit: reward models need an unquantized base; leave both out")
+        raise ConfigError("load_in_4bit and load_in_8bit: reward models need an unquantized base; remove both")
     run.base.lora_task_type = "SEQ_CLS"
     with suppress_seqcls_warning():
         return run.load_model(rewards=True)

@@ -1,4 +1,4 @@
-"""One training run of a recipe, step by step."""
+"""Run a training recipe step by step."""
 
 import os
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class TrainingRun:
         check_adapter(self.judge, self.base)
 
     def build_rows(self, builder: type[RowBuilder], *, extra_files: Sequence[str] = (), **options: Any) -> EpochRows:
-        """`options` are the builder's own."""
+        """Build the rows; `options` are specific to the builder."""
         judge, args, base = self.judge, self.args, self.base
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)
@@ -56,19 +56,19 @@ class TrainingRun:
         return self.rows
 
     def find_start(self) -> None:
-        """Draw the validation pairs and find the checkpoint to resume from."""
+        """Sample the validation pairs, and find the checkpoint to resume from."""
         self.validation = load_validation(self.judge, self.args, self.rows)
         self.start = find_start(self.judge, self.args, self.base, self.rows)
         self.args.resume_from_checkpoint = self.start.checkpoint
 
     def load_model(self, attention: Attention | None = None, *, rewards: bool = False) -> tuple[Any, Any]:
-        """Load the base; see `with_adapter`."""
+        """Load the base model; see `with_adapter`."""
         self.attention = attention or choose_attention(self.base, self.args)
         model = load_base_model(self.base, self.args, self.attention, rewards=rewards)
         return with_adapter(model, self.base, self.judge)
 
     def trainer_options(self) -> dict[str, Any]:
-        """Return the arguments of all trainers."""
+        """Return the arguments shared by all trainers."""
         self.checkpoints = CheckpointCallback(self.start.settings)
         return {
             "args": self.args,
@@ -108,7 +108,7 @@ _CONFIG_HELP = "--config FILE reads the same options from a YAML file; options o
 def parse_arguments(*types: Any) -> tuple[Any, ...]:
     """Parse `--config FILE` and flags into one object per dataclass.
 
-    GGUF bases and judges' names are resolved. A hub token moves to the environment, because checkpoints contain the
+    GGUF bases and judge names are resolved. A hub token moves to the environment, because checkpoints contain the
     arguments.
     """
     try:

@@ -1,11 +1,11 @@
-"""The loss of judges that write score lines, on P(first better) itself.
+"""The loss for judges that write score lines, applied to P(first better).
 
-The loss of a pair with preference p, where the distribution over score lines gives P, is
+For a pair with preference p, and P from the distribution over score lines, the loss is
 
     CE(p, P) + consistency_weight * (P1 - (1 - P2))^2 + score_line_weight * NLL(line(p))
 
-CE and NLL are means over the two orders; P1 and P2 are P(first better) in each; `line` is `scores_by_preference`. One
-forward pass evaluates the prompt and the tree of score lines (`judgelm.engines.candidates`).
+CE and NLL are averaged over the two orders. P1 and P2 are P(first better) in each order; `line` is
+`scores_by_preference`. One forward pass evaluates the prompt and the score-line tree (`judgelm.engines.candidates`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _MIN_SHARE = 1e-6
 
 
 class ScoreLineTrees:
-    """Token trees of a template's score lines as tensors; scores are integers on `scale`."""
+    """A template's score lines as token trees in tensors; scores are integers on `scale`."""
 
     def __init__(self, tokenizer: Any, template: str, scale: tuple[float, float]) -> None:
         self.lines = score_lines(scale, 1)
@@ -45,16 +45,16 @@ class ScoreLineTrees:
         self._tree = lru_cache(_TREES)(self._build)
 
     def tree(self, targets: Sequence[tuple[float, float]]) -> TreeTensors:
-        """All score lines and target pairs.
+        """Return the tree of all score lines and target pairs.
 
         Returns:
             `tokens`, `depths`, shape (nodes,): the inner nodes.
-            `visible`, shape (nodes, nodes): each node's ancestors and itself.
-            `rows`, `columns`, shape (steps,): logits row (0: end of the prompt) and token ID of each step.
-            `paths`, shape (lines + distinct targets, longest): steps of each, padded with `steps`.
-            `longer`, shape (lines, most): lines that begin with another (`1 10` with `1 1`), padded with `lines`.
-            `better`, shape (3, lines): log-weights of P(first better), P(second better) and all.
-            `targets`, shape (targets,): the path of each target.
+            `visible`, shape (nodes, nodes): each node and its ancestors.
+            `rows`, `columns`, shape (steps,): logits row (0: end of the prompt) and token ID for each step.
+            `paths`, shape (lines + distinct targets, longest): steps of each path, padded with `steps`.
+            `longer`, shape (lines, most): lines that extend each line (`1 10` extends `1 1`), padded with `lines`.
+            `better`, shape (3, lines): log-weights of P(first better), P(second better), and all lines.
+            `targets`, shape (targets,): index of each target's path.
         """
         distinct = sorted(set(targets))
         indices = [distinct.index(target) + len(self.lines.pairs) for target in targets]
@@ -81,7 +81,7 @@ class ScoreLineTrees:
 
 
 def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """Left-padded prompts, each followed by the tree.
+    """Return left-padded prompts, each followed by the tree.
 
     `attention_mask` has shape (prompts, 1, tokens, tokens).
     """
@@ -90,7 +90,7 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
     real = torch.nn.functional.pad(batch["attention_mask"].bool(), (0, nodes), value=True)
     mask = torch.ones((longest + nodes, longest + nodes), dtype=torch.bool).tril()
     mask[longest:, longest:] = tree["visible"]
-    own = torch.eye(longest + nodes, dtype=torch.bool)  # padding sees itself: an empty softmax is NaN
+    own = torch.eye(longest + nodes, dtype=torch.bool)  # padding attends to itself, because an empty softmax is NaN
     return {
         "input_ids": torch.cat([batch["input_ids"], tree["tokens"].expand(len(prompts), -1)], 1),
         "position_ids": torch.cat([batch["position_ids"], batch["attention_mask"].sum(1)[:, None] + tree["depths"]], 1),
@@ -99,9 +99,9 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
 
 
 def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """All prompts, concatenated, then the tree of each.
+    """Return all concatenated prompts, followed by a tree for each.
 
-    `scored` has the columns of each prompt's end and nodes.
+    `scored` holds the columns of each prompt's last token and nodes.
     """
     batch, count, nodes = concatenated(prompts), len(prompts), len(tree["tokens"])
     bounds = batch["cu_seq_lens_q"][:, None].long()
@@ -120,29 +120,29 @@ def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where a token sees another, and the dtype's minimum elsewhere."""
+    """Return 0 where a token attends to another, and the dtype's minimum elsewhere."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
 
 
 def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
-    """Log-probability that a reply begins with each line and each distinct target."""
+    """Return the log-probability that a reply begins with each line and each distinct target."""
     logits = logits.float()
     steps = logits[:, tree["rows"], tree["columns"]] - logits.logsumexp(-1)[:, tree["rows"]]
     return torch.nn.functional.pad(steps, (0, 1))[:, tree["paths"]].sum(-1)
 
 
 def line_logprobs(paths: Tensor, tree: TreeTensors) -> Tensor:
-    """Return the log-probability of each score line without longer ones, shape (prompts, lines)."""
+    """Return each score line's log-probability, excluding longer lines, shape (prompts, lines)."""
     lines = paths[:, : len(tree["longer"])]
     if not tree["longer"].shape[1]:
         return lines
     longer = torch.nn.functional.pad(lines, (0, 1), value=-torch.inf)[:, tree["longer"]].logsumexp(-1)
-    share = (longer - lines).clamp(max=-_MIN_SHARE)  # of `1 10` in `1 1`; keeps the difference nonzero
+    share = (longer - lines).clamp(max=-_MIN_SHARE)  # e.g. share of `1 10` in `1 1`; keeps the difference nonzero
     return torch.where(longer.isneginf(), lines, lines + torch.log(-torch.expm1(share)))
 
 
 def preference_logprobs(lines: Tensor, tree: TreeTensors) -> tuple[Tensor, Tensor, Tensor]:
-    """Logs of P(first better), P(second better) and P(score line)."""
+    """Return the logs of P(first better), P(second better), and P(score line)."""
     first, second, assigned = (lines[:, None] + tree["better"]).logsumexp(-1).unbind(1)
     return first - assigned, second - assigned, assigned
 
@@ -153,7 +153,7 @@ def _padded(rows: list[list[int]], padding: int) -> Tensor:
 
 
 class ScoreLineObjective:
-    """Collates prompts and trees of score lines, and computes their loss."""
+    """Collates prompts with score-line trees, and computes their loss."""
 
     def __init__(
         self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
@@ -163,7 +163,7 @@ class ScoreLineObjective:
         self._weights = (consistency_weight, score_line_weight)
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Collate rows of `PairRow`: all pairs as given, then all swapped if rows have both orders."""
+        """Collate `PairRow` rows: all pairs as given, then all swapped pairs if rows have both orders."""
         prompts = [example["prompt_ids"] for example in examples]
         preferences = [example["preference"] for example in examples]
         shown = list(preferences)
@@ -173,7 +173,7 @@ class ScoreLineObjective:
         low, high = self._trees.lines.values[0], self._trees.lines.values[-1]
         tree = self._trees.tree([scores_by_preference(preference, (low, high)) for preference in shown])
         return {
-            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch's
+            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch size
             "tree": tree,
             **self._collate(prompts, tree),
         }
@@ -185,7 +185,7 @@ class ScoreLineObjective:
         if "attention_mask" not in batch:
             segments = tree_segments(batch["cu_seq_lens_q"].diff().tolist(), tree["visible"])
             return inputs | {"segments": segments, "logits_to_keep": batch["scored"]}
-        # indices, not a number: for a slice torch copies the vocabulary's weights per row
+        # indices rather than a number: for a slice, torch copies the vocabulary weights per row
         scored = torch.arange(ids.shape[1] - 1 - len(tree["tokens"]), ids.shape[1], device=ids.device)
         return inputs | {"attention_mask": additive_mask(batch["attention_mask"], dtype), "logits_to_keep": scored}
 

@@ -1,4 +1,4 @@
-"""The trainer of `train/sft.py`."""
+"""The `train/sft.py` trainer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from judgelm.training.trainer import JudgeMixin, skip_unlabelled_logits
 class JudgeSFTConfig(PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
     """TRL's `SFTConfig`; `bf16` defaults to false on a CPU that emulates bfloat16."""
 
-    padding_free: bool | None = argument(  # type: ignore[assignment]  # TRL's has no third value
-        "Concatenate rows instead of padding them. Default: if the attention supports it.", default=None
+    padding_free: bool | None = argument(  # type: ignore[assignment]  # TRL's type excludes None
+        "Concatenate rows instead of padding them. Default: true if the attention supports it.", default=None
     )
 
 
@@ -29,10 +29,10 @@ _SCORE_LINE = "score_line"
 
 
 class JudgeTrainer(JudgeMixin, SFTTrainer):
-    """An `SFTTrainer` for a judge's rows.
+    """An `SFTTrainer` for judge rows.
 
-    `loss_average` is `token`: sum(weight * nll) / sum(weight) over a step, or `row`: the mean of that over its rows.
-    The weight is `score_weight` in the score line, otherwise 1.
+    With `loss_average: token`, the loss is sum(weight * nll) / sum(weight) over a step; `row` averages per row first.
+    The weight is `score_weight` in the score line, and 1 elsewhere.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Return TRL's loss, from weighted log-probabilities if tokens have weights."""
+        """Return TRL's loss, computed from weighted log-probabilities if tokens have weights."""
         forward = model
         if self._is_weighted(inputs):
             weights = self._token_weights(inputs)
-            if num_items_in_batch is None:  # TRL then divides by the number of tokens
+            if num_items_in_batch is None:  # in this case TRL divides by the number of tokens
                 weights = weights / weights[weights > 0].mean()
             inputs.pop(_SCORE_LINE, None)
             forward = _weighted(model, weights)
@@ -73,7 +73,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
     def _token_weights(self, batch: dict[str, Tensor]) -> Tensor:
-        """Weights shifted like the labels, shape (rows, tokens - 1), 0 without loss; `row` sums to 1 per row."""
+        """Return weights shifted like the labels, shape (rows, tokens - 1); with `row`, each row sums to 1."""
         weights = (batch["labels"][:, 1:] != IGNORED).float()
         if _SCORE_LINE in batch:
             weights = weights * torch.where(batch[_SCORE_LINE][:, 1:], *self._weights)
@@ -112,7 +112,7 @@ class ScoreLineCollator:
 
 
 def score_line_tokens(target: Sequence[int], tokenizer: Any) -> int:
-    """Includes the newline."""
+    """Return the number of score-line tokens, including the newline."""
     ends = range(1, len(target) + 1)
     return next((end for end in ends if "\n" in tokenizer.decode(target[:end], skip_special_tokens=False)), len(target))
 

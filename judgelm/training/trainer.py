@@ -1,6 +1,6 @@
-"""Parts shared by all trainers: a single pass over the rows, NaN guard, and dtype of saved weights.
+"""Parts shared by all trainers: single pass over the rows, NaN guard, and dtype of saved weights.
 
-Rows differ between epochs, so the trainer makes one pass over those of all epochs.
+Rows differ between epochs, so the trainer makes one pass over the rows of all epochs.
 """
 
 import json
@@ -25,7 +25,7 @@ from judgelm.training.validation import ValidationJudge
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
-    """Make the trainer pass once over the rows of several epochs."""
+    """Make the trainer pass once over the rows of all epochs."""
     args.train_sampling_strategy = "sequential"
     args.num_train_epochs = schedule.epochs / epochs
     steps = -(-rows_per_epoch // schedule.batch)
@@ -39,10 +39,10 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
 
 
 class JudgeMixin(Trainer):
-    """Mixed into a trainer class: trains on a judge's rows, judges at evaluations, stops on NaN, saves a judge.
+    """Trainer mixin that trains on judge rows, judges at evaluations, stops on NaN, and saves a judge.
 
-    All processes check a step's loss before its last backward pass, and trained weights before saving: transformers 5.x
-    would replace good checkpoints with broken ones. `patience`: evaluations without improvement before training stops.
+    All processes check a step's loss before its last backward pass, and trained weights before saving, because
+    transformers 5.x would overwrite good checkpoints. `patience` limits the number of evaluations without improvement.
     """
 
     model: Any
@@ -62,7 +62,7 @@ class JudgeMixin(Trainer):
         **options: Any,
     ) -> None:
         use_single_pass(args, rows.schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
-        args.max_length = None  # the rows fit the window; TRL 1.16 would truncate them again
+        args.max_length = None  # rows already fit the window; TRL 1.16 would truncate them again
         args.model_init_kwargs = None  # used by `load_base_model`; TRL 1.16 warns if it gets both
         super().__init__(args=args, train_dataset=rows.dataset, **options)
         self.rows = rows
@@ -70,13 +70,13 @@ class JudgeMixin(Trainer):
         self._patience = patience
         if patience is not None:
             self.add_callback(EarlyStoppingCallback(patience))
-            self.args.restore_callback_states_from_checkpoint = True  # a resumed run continues counting
+            self.args.restore_callback_states_from_checkpoint = True  # a resumed run keeps the count
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
         return dataset  # token rows
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log with `epoch` counted in passes over the user's files."""
+        """Log with `epoch` counting passes over the user's files."""
         passed = self.state.epoch
         if passed is not None:
             self.state.epoch = passed * self.rows.epochs
@@ -84,7 +84,7 @@ class JudgeMixin(Trainer):
         self.state.epoch = passed
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return the eval loss and the metrics of judging."""
+        """Return the eval loss and the judging metrics."""
         with preserve_random_state():
             output = super().evaluation_loop(*args, **options)
             if self.validation is None:
@@ -100,7 +100,7 @@ class JudgeMixin(Trainer):
         if not self.model.training:
             return loss
         passes = self.current_gradient_accumulation_steps if num_items_in_batch is None else 1
-        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # a sum over the step's items is already divided
+        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # with num_items_in_batch, already divided
         if self.accelerator.sync_gradients:
             mean = self.accelerator.reduce(self._loss_so_far, reduction="mean").item()
             self._loss_so_far = 0.0
@@ -111,7 +111,7 @@ class JudgeMixin(Trainer):
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model, unless its trained weights are not finite."""
+        """Save the model if its trained weights are finite."""
         if self._last_step is not None and not self._weights_are_finite():
             self._stop("weights", **self._last_step)
         super().save_model(output_dir, _internal_call)
@@ -127,7 +127,7 @@ class JudgeMixin(Trainer):
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save the number of tokens so far; TRL 1.16 would restart at 0."""
+        """Save the token count so far; TRL 1.16 would restart at 0."""
         stored: Any = self.state.stateful_callbacks
         stored[_NUM_TOKENS] = getattr(self, "_total_train_tokens", 0)
         super()._save_checkpoint(model, trial)
@@ -144,7 +144,7 @@ class JudgeMixin(Trainer):
         finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
         for weight in self.model.parameters():
             if weight.requires_grad:
-                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores a process's shard there
+                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores the process's shard there
                 part = part.to_local() if isinstance(part, DTensor) else part
                 finite = finite & torch.isfinite(part).all().to(finite.device)
         return bool(self.accelerator.gather(finite).all().item())
@@ -176,7 +176,7 @@ _NUM_TOKENS = "num_tokens"
 
 
 def skip_unlabelled_logits() -> None:
-    """Make TRL 1.16 compute logits only for labelled positions, which it does only with Triton."""
+    """Make TRL 1.16 compute logits only for labelled positions; by default it needs Triton for this."""
     trl_utils._use_triton = _skips_unlabelled  # type: ignore[attr-defined]  # TRL imports it there
 
 
@@ -185,7 +185,7 @@ def _skips_unlabelled(device: torch.device) -> bool:
 
 
 def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
-    """Cast floating-point weights on the CPU, except modules in `exempt`; shared ones stay shared."""
+    """Cast floating-point weights on the CPU except modules in `exempt`; shared weights stay shared."""
     by_storage: dict[tuple[Any, ...], Tensor] = {}
     cast = {}
     for name, tensor in weights.items():
@@ -200,7 +200,7 @@ def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[
 
 
 def _write_dtype(path: Path, dtype: torch.dtype) -> None:
-    """Correct the dtype in a model's config; transformers 5.x writes the dtype in memory."""
+    """Correct the dtype in a model's config; transformers 5.x writes the in-memory dtype."""
     config = json.loads(path.read_text(encoding="utf-8"))
     for part in (config, *(value for value in config.values() if isinstance(value, dict))):
         if "dtype" in part:

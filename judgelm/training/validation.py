@@ -1,4 +1,4 @@
-"""Evaluation by judging: the model in training judges labelled pairs like a batch run."""
+"""Evaluate a model in training by judging labelled pairs, like a batch run."""
 
 import heapq
 import time
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from judgelm.metrics.resampling import Estimate
 
 METRIC_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
-"""Metrics with an interval, by their names in logs and cards."""
+"""Metrics with confidence intervals, by name in logs and cards."""
 
 
 PromptKind = Literal["without_reference", "with_reference"]
@@ -41,7 +41,7 @@ PromptKind = Literal["without_reference", "with_reference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPairs:
-    """Samples to judge, one per pair and prompt kind; `pairs` of `available` were drawn."""
+    """Samples to judge, one per pair and prompt kind; `pairs` out of `available` were sampled."""
 
     samples: tuple[Sample, ...]
     labels: Mapping[str, Label]
@@ -56,7 +56,7 @@ class ValidationPairs:
 
     @property
     def kinds(self) -> tuple[PromptKind, ...]:
-        """Prompt kinds that occur."""
+        """Return the prompt kinds that occur."""
         return tuple(sorted(set(self.kind_of.values()), reverse=True))
 
 
@@ -84,7 +84,7 @@ def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
 
 
 def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int, seed: int) -> ValidationPairs:
-    """Draw up to `count` pairs by seed and ID, in file order."""
+    """Sample up to `count` pairs by seed and ID, in file order."""
     available = 0
 
     def candidates() -> Iterator[tuple[float, int, str, LabelledPair]]:
@@ -99,7 +99,7 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
     drawn = heapq.nsmallest(count, candidates(), key=lambda candidate: candidate[:2])
     if not drawn:
         shown = " or ".join(kind.replace("_", " a ") for kind in kinds)
-        raise InputError(f"{', '.join(paths)}: no pair has a label {shown}, as training has; set eval_pairs: 0")
+        raise InputError(f"{', '.join(paths)}: no pair has a label {shown}, as in training; set eval_pairs: 0")
     samples, labels, kind_of = [], {}, {}
     for _, _, name, pair in sorted(drawn, key=lambda candidate: candidate[1]):
         for kind in kinds:
@@ -115,7 +115,7 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
 def validation_metrics(
     judgments: Sequence[Judgment], pairs: ValidationPairs, *, reads_words: bool = False
 ) -> dict[PromptKind | None, ValidationMetrics]:
-    """Return metrics of all judgments (under None), and of each prompt kind if there are two."""
+    """Return metrics for all judgments (key None), and for each prompt kind if there are two."""
     by_kind: dict[PromptKind | None, ValidationMetrics] = {None: _metrics(judgments, pairs, reads_words)}
     for kind in pairs.kinds if len(pairs.kinds) > 1 else ():
         of_kind = [each for each in judgments if pairs.kind_of[each.sample_id] == kind]
@@ -124,7 +124,7 @@ def validation_metrics(
 
 
 def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs, reads_words: bool) -> ValidationMetrics:
-    # scipy and statsmodels take seconds to import, and this process may never judge
+    # scipy and statsmodels import slowly, and this process may never judge
     from judgelm.metrics.resampling import Resampling, share
     from judgelm.studies.evaluation import EvaluationOptions, evaluate
     from judgelm.studies.pair_labels import label_of, pair_label, pair_winner
@@ -138,7 +138,7 @@ def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs, reads_words:
         hits = [pair_label(each, rule) == label_of(pair_winner(pairs.labels[each.sample_id])) for each in judgments]
         return share(np.array(hits), [questions[each.sample_id] for each in judgments], Resampling())
 
-    # verdicts without scores have no mean: both orders must name the same winner
+    # verdicts without scores have no mean, so both orders must name the same winner
     by_mean: LabelRule = "as_judged" if any(each.mode == "reasoned" for each in judgments) else "mean"
     return ValidationMetrics(
         agreement=agreement(rule),
@@ -155,7 +155,7 @@ def _label(pair: LabelledPair, kind: PromptKind) -> Label | None:
 
 
 NEVER = 10**9
-"""Evaluation interval in steps that leaves only the evaluation at the end."""
+"""Interval in steps so large that only the evaluation at the end runs."""
 
 
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
@@ -164,7 +164,7 @@ _LOSS_METRICS = {
     "center_rewards_coefficient": ("loss", "accuracy", "margin"),
     "beta": (*_SFT_METRICS, "rewards/accuracies", "rewards/margins"),
 }
-"""Metrics of the eval loss by an argument that only GRPO, reward models or DPO have."""
+"""Eval loss metrics by an argument that only GRPO, reward models, or DPO have."""
 
 
 _METRICS_TEXT = (
@@ -180,7 +180,7 @@ _WORD_PROTOCOL = f"Each pair was judged by P(first better) from the probability 
 
 
 class ValidationJudge:
-    """Judges pairs with a trainer's model."""
+    """Judges pairs with a model in training."""
 
     def __init__(self, files: Sequence[str], pairs: ValidationPairs, mode: BatchMode, window: int) -> None:
         self.pairs = pairs
@@ -192,7 +192,7 @@ class ValidationJudge:
         self.reads_words = isinstance(mode, Pairwise) and get_template(mode.template).reads_words
 
     def metrics(self, trainer: Any, prefix: str) -> dict[str, float]:
-        """Return metrics for the trainer; call it on every process."""
+        """Return metrics for the trainer; call this on every process."""
         began = time.monotonic()
         self._evaluate(trainer)
         return {
@@ -202,7 +202,7 @@ class ValidationJudge:
         } | {f"{prefix}_judging_runtime": time.monotonic() - began}
 
     def card_facts(self, trainer: Any) -> dict[str, Any]:
-        """Judge the final weights again if needed; call it on every process."""
+        """Return facts for the card, judging the final weights again if needed; call this on every process."""
         state, step = trainer.state, step_of_weights(trainer)
         chosen_by = trainer.args.metric_for_best_model if _has_best(trainer) else None
         if self._step != step or step != state.global_step:
@@ -253,7 +253,7 @@ class ValidationJudge:
 
 
 def step_of_weights(trainer: Any) -> int:
-    """The final weights may be the best checkpoint's."""
+    """Return the step of the final weights, which may come from the best checkpoint."""
     return int(trainer.state.best_global_step if _has_best(trainer) else trainer.state.global_step)
 
 
@@ -262,14 +262,14 @@ def _has_best(trainer: Any) -> bool:
 
 
 def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: EpochRows) -> ValidationJudge | None:
-    """Pairs have the prompt kinds of the rows."""
+    """Load the pairs to judge; their prompt kinds are those of the rows."""
     if arguments.eval_pairs < 0:
         raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; expected 0 or more")
     validation = None
     if arguments.eval_data and arguments.eval_pairs:
         kinds = trained_prompt_kinds(rows.counts)
         if not kinds:
-            raise ConfigError("the training rows have no pairs, so pairs are not judged; set eval_pairs: 0")
+            raise ConfigError("the training rows have no pairs, so no pairs can be judged; set eval_pairs: 0")
         pairs = draw_pairs(arguments.eval_data, kinds=kinds, count=arguments.eval_pairs, seed=args.seed)
         mode = _mode(arguments, args, rows.window)
         validation = ValidationJudge(arguments.eval_data, pairs, mode, rows.window)
@@ -285,7 +285,7 @@ def _mode(arguments: JudgeArguments, args: TrainingArguments, window: int) -> Ba
         return Reasoned(template=arguments.template, both_orders=True, max_tokens=room)
     scale = (arguments.scale[0], arguments.scale[1])
     if get_template(arguments.template).reads_words:
-        return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # like a judge without a card
+        return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # same as for a judge without a card
     return Pairwise(template=arguments.template, scale=scale, both_orders=True)
 
 
@@ -298,9 +298,9 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
     if metric is None:
         return
     if not arguments.eval_data or args.eval_strategy == IntervalStrategy.NO:
-        raise ConfigError(f"metric_for_best_model {metric} needs evaluations; give eval_data and eval_strategy")
+        raise ConfigError(f"metric_for_best_model {metric} needs evaluations; set eval_data and eval_strategy")
     if args.load_best_model_at_end and args.save_strategy == SaveStrategy.NO:
-        raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy like eval_strategy")
+        raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy to the eval_strategy")
     name = metric.removeprefix("eval_")
     own = (names for argument, names in _LOSS_METRICS.items() if hasattr(args, argument))
     available = list(next(own, _SFT_METRICS))

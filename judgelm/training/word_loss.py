@@ -1,16 +1,16 @@
-"""The loss of judges scored by a verdict word: `letters`, `yes-no` and `grade`.
+"""The loss for judges scored by a verdict word: `letters`, `yes-no`, and `grade`.
 
-P(first better) = sigmoid(z), as in judging (`judgelm.modes.readings`). The loss of a pair with preference p is
+P(first better) = sigmoid(z), as in judging (`judgelm.modes.readings`). For a pair with preference p, the loss is
 
     CE(p, sigmoid(z)) + consistency_weight * (P1 - (1 - P2))^2 + word_weight * -log(words) + pointwise_weight * right
 
-- z: for `letters` the mean over both orders of log P(A) - log P(B), in sample order; otherwise the difference of the
+- z: for `letters`, log P(A) - log P(B) in sample order, averaged over both orders; otherwise the difference in the
 answers' log-odds of yes (`yes-no`) or expected grades (`grade`);
 - P1, P2: P(first better) in each order (`letters`);
-- words: probability of all verdict words, mean over both prompts;
-- right: cross entropy of P(yes) with an answer's scaled score (`yes-no`).
+- words: probability of all verdict words, averaged over both prompts;
+- right: cross entropy between P(yes) and an answer's scaled score (`yes-no`).
 
-A word's probability is summed over its single-token spellings. Source: Bradley and Terry 1952.
+A word's probability is the sum over its single-token spellings. Source: Bradley and Terry 1952.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from judgelm.records import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordWeights:
-    """Loss weights; see the module."""
+    """Loss weights, described in the module."""
 
     consistency: float
     word: float
@@ -41,7 +41,7 @@ class WordWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordTokens:
-    """The words of a reading: token IDs of each word's spellings, and each word's score."""
+    """A reading's words: the token IDs of their spellings, and their scores."""
 
     reading: str
     ids: tuple[tuple[int, ...], ...]
@@ -49,7 +49,7 @@ class WordTokens:
 
 
 def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) -> WordTokens:
-    """Spellings that are one token after the prompt."""
+    """Return spellings that are a single token after the prompt."""
     sample = Sample(id="", question="", answers=("", ""))
     prompt = template.render(sample, (0,) if template.reads_alone else (0, 1), None, scale=scale)
     words = words_of(template, len(sample.answers), scale=scale)
@@ -61,15 +61,15 @@ def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) 
         if not single:
             way_out = f"set a scale whose grades are single tokens, such as [{scale[0]:g}, 9]"
             raise ConfigError(
-                f"template {template.id}: {word!r} is more than one token of this base, but training needs one; "
-                f"{way_out if template.reading == 'grade' else 'use another reading or another base'}"
+                f"template {template.id}: {word!r} is more than one token for this base, but training needs one; "
+                f"{way_out if template.reading == 'grade' else 'use another reading or base'}"
             )
         ids.append(tuple(single))
     return WordTokens(reading=template.reading, ids=tuple(ids), scores=words.scores)
 
 
 class WordObjective:
-    """Collates pairs of prompts, padded or concatenated, and computes their loss."""
+    """Collates prompt pairs, padded or concatenated, and computes their loss."""
 
     def __init__(self, words: WordTokens, weights: WordWeights, padding_free: bool = False) -> None:
         self._words = words
@@ -84,14 +84,14 @@ class WordObjective:
         preferences = [example["preference"] for example in examples]
         right = [[example[name] for example in examples] for name in ("first_right", "second_right")]
         return {
-            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch's
+            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch size
             "right": torch.tensor(right, dtype=torch.float32),
             **self._collate(prompts),
         }
 
     def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
         """Return the model's arguments."""
-        # indices, not a number: for a slice torch copies the vocabulary's weights per row
+        # indices rather than a number: for a slice, torch copies the vocabulary weights per row
         ends = batch.get("cu_seq_lens_q", torch.tensor([0, batch["input_ids"].shape[1]]))[1:] - 1
         inputs = {name: value for name, value in batch.items() if name not in ("preference", "right")}
         return inputs | {"logits_to_keep": ends.to(batch["input_ids"].device)}
@@ -102,7 +102,7 @@ class WordObjective:
 
 
 def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Inputs for one forward pass."""
+    """Return inputs for one forward pass."""
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     longest = int(lengths.max())
     ids = torch.zeros((len(prompts), longest), dtype=torch.long)
@@ -113,7 +113,7 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 
 
 def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Inputs for one forward pass, shape (1, tokens)."""
+    """Return inputs for one forward pass, shape (1, tokens)."""
     batch = DataCollatorForLanguageModeling(0, padding_free=True)([{"input_ids": prompt} for prompt in prompts])
     return {name: value for name, value in batch.items() if name not in ("labels", "seq_idx")}
 
@@ -123,8 +123,8 @@ def word_losses(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of each of n pairs, shape (n,), and detached metrics by name.
 
-    `logits` are those of the reply's first token, shape (prompts, vocabulary): all first orders or answers, then all
-    second. `preference` is P(first answer is better), shape (n,); `right` is P(answer is right), shape (2, n), NaN if
+    `logits` are for the reply's first token, shape (prompts, vocabulary): all first orders or answers, then all second
+    ones. `preference` is P(first answer is better), shape (n,); `right` is P(answer is right), shape (2, n), NaN if
     unknown.
     """
     logits = logits.float()

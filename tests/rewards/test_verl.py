@@ -53,8 +53,8 @@ def test_without_a_verdict_there_is_no_score_unless_the_user_says_which():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"extra_info": {}}, InputError, 'no text "question"'),
-        ({"truth": None}, InputError, "ground_truth is not a text"),
+        ({"extra_info": {}}, InputError, 'no string "question"'),
+        ({"truth": None}, InputError, "ground_truth is not a string"),
         ({"method": "checklist"}, InputError, 'no "criteria"'),
         ({"method": "group"}, ConfigError, "method group needs groups"),
     ],

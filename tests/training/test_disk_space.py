@@ -63,7 +63,7 @@ def test_as_many_checkpoints_are_reckoned_as_lie_there_at_once(tmp_path, limit, 
 def test_a_disk_too_small_is_refused_before_training_with_what_would_do(tiny_model, train_file, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3_000_000))
     # a checkpoint has 0.5 MB of weights and 1 MB of states: 3 of them and a judge
-    sentence = r"needs 5\.\d MB of disk \(3 checkpoints of 1\.\d MB and the judge\), but 3\.0 MB are free; "
+    sentence = r"needs 5\.\d MB of disk space \(3 checkpoints of 1\.\d MB and the judge\), but only 3\.0 MB is free; "
     with pytest.raises(ConfigError, match=sentence):
         prepare(tiny_model, tmp_path / "out", train_file)
 
@@ -89,7 +89,7 @@ def test_checkpoints_that_are_there_need_no_more_room(tiny_model, train_file, tm
     ],
 )
 def test_a_full_disk_is_one_sentence(tmp_path, error):
-    sentence = "no space left on the disk; free some, then the same command starts over"
+    sentence = "no space left on the disk; free some space; then the same command starts over"
     with pytest.raises(RunError, match=sentence), disk_full_as_error(tmp_path):
         raise error
 

@@ -103,7 +103,7 @@ def spoil(folder, **changes):
     [
         ({"peft_type": "PREFIX_TUNING"}, "PREFIX_TUNING for CAUSAL_LM cannot be merged"),
         ({"task_type": "TOKEN_CLS"}, "LORA for TOKEN_CLS cannot be merged"),
-        ({"base_model_name_or_path": None}, "has no base model; pass it with --base"),
+        ({"base_model_name_or_path": None}, "does not name a base model; pass it with --base"),
         ({"base_model_name_or_path": "/no/such/base"}, "error: /no/such/base: cannot load the base"),
         ({"target_modules": ["c_attn"]}, "cannot load the adapter"),
     ],

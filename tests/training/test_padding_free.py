@@ -170,7 +170,7 @@ def test_a_model_that_cannot_is_padded_with_the_reason_and_refused_on_request(ca
     config, attention, reason = CANNOT[case]
     model, args = model_of(config, "eager"), arguments()
     model.config._attn_implementation = attention
-    with pytest.raises(ConfigError, match=f"padding_free is true, but .*{reason}.*leave it out"):
+    with pytest.raises(ConfigError, match=f"padding_free is true, but .*{reason}.*remove it"):
         settle_padding(model, arguments(padding_free=True))
     assert settle_padding(model, args).startswith("padded rows (")
     assert (args.padding_free, model.config._attn_implementation) == (False, attention)

@@ -160,7 +160,7 @@ def test_words_are_the_single_tokens_behind_the_prompt(chat_tokenizer, tokenizer
     words = word_tokens(chat_tokenizer, get_template("letters"), (1, 10))
     assert [chat_tokenizer.convert_ids_to_tokens(list(ids)) for ids in words.ids] == [["A", "ĠA"], ["B", "ĠB"]]
     assert word_tokens(chat_tokenizer, get_template("grade"), (1, 3)).scores == (1, 2, 3)
-    with pytest.raises(ConfigError, match=r"'10' is more than one token of this base.*such as \[1, 9\]"):
+    with pytest.raises(ConfigError, match=r"'10' is more than one token for this base.*such as \[1, 9\]"):
         word_tokens(chat_tokenizer, get_template("grade"), (1, 10))
     tokenizer.chat_template = CHAT
     with pytest.raises(ConfigError, match=r"yes-no: 'yes' is more than one token .*; use another reading"):

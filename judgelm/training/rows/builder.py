@@ -19,12 +19,12 @@ IGNORED = -100
 
 
 Kind = Literal["single", "pair", "multi"]
-"""Kind of a row by its number of answers: one, two, more."""
+"""Kind of a row by its number of answers: one, two, or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
-    """How labelled answers become rows; see `JudgeArguments`. `window` is the maximum tokens of a row."""
+    """Options for building rows; see `JudgeArguments`. `window` is the maximum number of tokens per row."""
 
     template: str
     window: int
@@ -38,7 +38,7 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Statistics of the rows; `not_swapped`: drawn for a swap, but the reason is ambiguous."""
+    """Row statistics; `not_swapped` counts rows that were not swapped because the reason is ambiguous."""
 
     made: int = 0
     files: Counter[str] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class RowCounts:
 
     @property
     def step(self) -> float:
-        """The largest of 1, 0.5 and 0.25 that divides every score, otherwise 0.1."""
+        """The largest of 1, 0.5, and 0.25 that divides every score, otherwise 0.1."""
         return next((step for step in (1, 0.5, 0.25) if all(score % step == 0 for score in self.scores)), 0.1)
 
     def __str__(self) -> str:
@@ -72,11 +72,11 @@ class RowCounts:
 
 
 _CONTEXT = 32
-"""Characters before a target that affect how its first token is split."""
+"""Number of characters before a target that affect its first token."""
 
 
 _VARIANTS = 8
-"""Prompts of one sample: both orders, with and without reference."""
+"""Maximum prompts per sample: both orders, with and without reference."""
 
 
 def _kind_of(sample: Sample) -> Kind:
@@ -84,7 +84,7 @@ def _kind_of(sample: Sample) -> Kind:
 
 
 class FastTokenizer:
-    """A tokenizer that tracks offsets only on request; twice as fast (tokenizers 0.22)."""
+    """A tokenizer that tracks offsets only on request, which is twice as fast (tokenizers 0.22)."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -105,7 +105,7 @@ class FastTokenizer:
 
 
 class RowBuilder:
-    """Builds rows from items, which are the same in every epoch."""
+    """Builds rows from items that are the same in every epoch."""
 
     row: ClassVar[type]
     options_type: ClassVar[type[RowOptions]] = RowOptions
@@ -125,10 +125,10 @@ class RowBuilder:
 
     @abstractmethod
     def items(self, paths: Sequence[str]) -> Iterator[Any]:
-        """Yield items; each becomes at most one row per epoch."""
+        """Yield items, each for at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Return a row, or count why it is left out; epochs begin at 0."""
+        """Return a row, or count the reason it is left out; epochs begin at 0."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1
@@ -137,14 +137,14 @@ class RowBuilder:
 
     @abstractmethod
     def _row(self, item: Any, epoch: int) -> Any | str:
-        """The item's row in one epoch, or why it is left out."""
+        """Return the item's row in one epoch, or the reason it is left out."""
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
-        """Raise InputError without usable rows."""
+        """Raise InputError if there are no usable rows."""
 
     def read(self, paths: Sequence[str], epoch: int = 0) -> Iterator[Any]:
-        """Yield the rows of one epoch (from 0)."""
+        """Yield the rows of one epoch, counting from 0."""
         for item in self.items(paths):
             if (row := self.build(item, epoch)) is not None:
                 yield row
@@ -175,7 +175,7 @@ class RowBuilder:
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
     ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
-        """The truncated prompt and each target (at most half the window); only a complete reason gets EOS."""
+        """Tokenise the truncated prompt and each target (up to half the window); only complete reasons get EOS."""
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
         tokenized_texts = [self._after_context(prompt, line + reason) for line, reason in texts]
@@ -192,7 +192,7 @@ class RowBuilder:
         return tokenized, targets
 
     def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
-        """A target's tokens after the prompt's last characters, and the token before them (None without a clean split).
+        """Return a target's tokens after the prompt's end, and the preceding token (None without a clean split).
 
         Merges depend on neighbours, so the split holds after any prompt with the same last token.
         """
@@ -205,7 +205,7 @@ class RowBuilder:
         return None, self._truncator.ids(text)
 
     def _after_prompt(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
-        """A target's tokens after the whole prompt; tokenized alone if a token would cross the boundary."""
+        """Return a target's tokens after the full prompt, tokenized alone if a token would cross the boundary."""
         whole = self._truncator.encode(tokenized.text + text, chat=prompt.chat)
         before = len(tokenized.ids)
         return whole[before:] if whole[:before] == tokenized.ids else self._truncator.ids(text)

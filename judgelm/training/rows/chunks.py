@@ -1,6 +1,6 @@
-"""Rows in chunks, built on all cores in file order; the same bytes for any number of workers.
+"""Build rows in chunks on all cores, in file order; the bytes do not depend on the number of workers.
 
-Workers are spawned, not forked: this process may have a GPU context, threads and connections.
+Workers are spawned, not forked, because this process may have a GPU context, threads, and connections.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ CHUNK = 256
 
 
 _FEW_CHUNKS = 8
-"""Up to this many chunks are built in this process, because a worker takes seconds to start."""
+"""Up to this many chunks are built in this process, because workers start slowly."""
 
 
 _TOKENS = pa.list_(pa.int32())
@@ -40,7 +40,7 @@ _COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowJob:
-    """What a worker builds."""
+    """A worker's task."""
 
     builder: Callable[[Any, Any], RowBuilder]
     tokenizer: Any
@@ -50,7 +50,7 @@ class RowJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows of some items: one batch per epoch, and the counts of the first."""
+    """Rows built from some items: one batch per epoch, and the first epoch's counts."""
 
     items: int
     rows: list[pa.RecordBatch]
@@ -63,7 +63,7 @@ def schema_of(row: type) -> pa.Schema:
 
 
 def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Iterator[Chunk]:
-    """Build rows from items in order; `workers` None uses all cores, or one for up to 2,048 items."""
+    """Build rows from items in order; if `workers` is None, use all cores, or one for up to 2,048 items."""
     reading = iter(items)
     chunks: Iterator[tuple[Any, ...]] = iter(lambda: tuple(islice(reading, CHUNK)), ())
     count = usable_workers(workers)
@@ -89,13 +89,13 @@ def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) 
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool as error:
-        raise RunError("a process that builds rows died, possibly out of memory; set dataset_num_proc: 1") from error
+        raise RunError("a row-building process died, possibly out of memory; set dataset_num_proc: 1") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _chunk_of(builder: RowBuilder, epochs: Sequence[int], items: Sequence[Any]) -> Chunk:
-    """Rows by epoch; an item's epochs are built together, because they repeat its prompts."""
+    """Build rows by epoch; an item's epochs are built together because they share prompts."""
     rows: list[list[Any]] = [[] for _ in epochs]
     counts = builder.counts = RowCounts()
     for item in items:
@@ -118,7 +118,7 @@ _worker: tuple[RowBuilder, Sequence[int]] | None = None
 
 
 def _start(job: RowJob) -> None:
-    """Prepare a worker. It ignores Ctrl-C; the parent ends it."""
+    """Prepare a worker. It ignores Ctrl-C, because the parent ends it."""
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -140,13 +140,13 @@ def _build(items: Sequence[Any]) -> Chunk:
 
 
 def _can_unpickle(tokenizer: Any) -> bool:
-    """Whether another process can load the tokenizer's class; remote code cannot be imported there."""
+    """Return whether another process can load the tokenizer class; remote code cannot be imported there."""
     return not type(tokenizer).__module__.startswith("transformers_modules")
 
 
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Keep workers from importing this process's script, which takes seconds and may not support it."""
+    """Keep workers from importing this process's script, which is slow and may fail."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

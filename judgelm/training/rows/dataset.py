@@ -1,4 +1,4 @@
-"""The rows of all epochs as one dataset on disk, built once and in training order."""
+"""The rows of all epochs as one dataset on disk, built once in training order."""
 
 import contextlib
 import hashlib
@@ -29,14 +29,14 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 _COUNTS = TypeAdapter(RowCounts)
 ROWS_FOLDER = "rows"
-"""Folder in the output folder with the rows, removed when the judge is saved."""
+"""Subfolder of the output folder with the rows; removed when the judge is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How often and in what order training passes over its rows; `steps` takes precedence over `epochs`.
+    """Number and order of passes over the rows; `steps` takes precedence over `epochs`.
 
-    `batch` is the rows per optimizer step.
+    `batch` is the number of rows per optimizer step.
     """
 
     epochs: float
@@ -46,18 +46,18 @@ class Schedule:
     seed: int
 
     def epochs_of(self, rows_per_epoch: int) -> float:
-        """Return the epochs, which `steps` may decide."""
+        """Return the number of epochs, computed from `steps` if set."""
         return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
 
     def whole_epochs(self, rows_per_epoch: int | None) -> int:
-        """1 if that depends on the still unknown rows per epoch."""
+        """Return the number of epochs to build, or 1 if it depends on a still unknown row count."""
         if self.steps is not None and rows_per_epoch is None:
             return 1
         return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))
 
 
 def schedule_of(args: Any) -> Schedule:
-    """Read a trainer's arguments."""
+    """Return the schedule from a trainer's arguments."""
     return Schedule(
         epochs=args.num_train_epochs,
         steps=args.max_steps if args.max_steps > 0 else None,
@@ -68,7 +68,7 @@ def schedule_of(args: Any) -> Schedule:
 
 
 def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: Schedule) -> NDArray[np.int64]:
-    """Return row indices; epochs of `sizes` rows are not mixed."""
+    """Return row indices in training order; epochs, of `sizes` rows each, are not mixed."""
     order = []
     begin = 0
     for epoch, size in enumerate(sizes):
@@ -89,10 +89,10 @@ class EpochRows:
     """Rows in training order.
 
     Attributes:
-        name: hash of options and files.
+        name: hash of the options and files.
         counts: statistics of the first epoch.
-        epochs: complete epochs in the dataset.
-        per_epoch: rows of the first epoch.
+        epochs: number of complete epochs in the dataset.
+        per_epoch: number of rows in the first epoch.
     """
 
     name: str
@@ -113,7 +113,7 @@ def build_rows(
     *,
     extra_files: Sequence[str] = (),
 ) -> tuple[EpochRows, EpochRows | None]:
-    """Build rows for training, and for evaluation if there are files."""
+    """Build rows for training and, if there are files, for evaluation."""
     schedule = schedule_of(args)
     state = PartialState()
 
@@ -137,9 +137,9 @@ def build_epochs(
     *,
     workers: int | None = None,
 ) -> EpochRows:
-    """Build the rows, or load those of an earlier run with the same settings.
+    """Build the rows, or load them from an earlier run with the same settings.
 
-    One process of a machine must call it first.
+    One process per machine must call this first.
     """
     name = _fingerprint(tokenizer, options, paths, schedule)
     file, facts = folder / f"{name}.arrow", folder / f"{name}.counts.json"
@@ -149,7 +149,7 @@ def build_epochs(
         _write(job, paths, schedule, file, facts, workers)
     written = json.loads(facts.read_text(encoding="utf-8"))
     dataset = datasets.Dataset.from_file(str(file))
-    batches = np.array(written["batches"])  # shape (batches, 2): epoch and rows of each
+    batches = np.array(written["batches"])  # shape (batches, 2): epoch and row count of each
     by_epoch = np.argsort(np.repeat(batches[:, 0], batches[:, 1]), kind="stable")
     sizes = np.bincount(batches[:, 0], weights=batches[:, 1]).astype(int).tolist()
     order = by_epoch[training_order(_lengths(dataset)[by_epoch], sizes, schedule)]
@@ -165,7 +165,7 @@ def build_epochs(
 
 
 def _write(job: RowJob, paths: Sequence[str], schedule: Schedule, file: Path, facts: Path, workers: int | None) -> None:
-    """Write the rows of all epochs; read the input again if the first epoch decides how many."""
+    """Write the rows of all epochs, reading the input again if the first epoch determines their number."""
     partial = file.with_suffix(".partial")
     counts: list[RowCounts] = []
     batches: list[tuple[int, int]] = []
@@ -215,7 +215,7 @@ def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], sche
 
 
 def file_sha(path: str) -> str:
-    """SHA-256, hex; empty if the file cannot be read."""
+    """Return the SHA-256 in hex, or an empty string if the file cannot be read."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return ""

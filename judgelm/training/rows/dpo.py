@@ -1,16 +1,16 @@
-r"""DPO rows: two judgments of one prompt.
+r"""DPO rows, each with two judgments of one prompt.
 
-Files of both kinds can be mixed:
+You can mix two kinds of files:
 
-- a labelled pair and a judge's reply in a run of `judgelm-batch`, joined by sample ID: the label for the shown order
-and reference is chosen, a wrong reply rejected;
-- a row with two judgments, each a score line with an optional reason (with the reference: `chosen_w_reference` and
-`rejected_w_reference`):
+- a labelled pair and a judge's reply from a `judgelm-batch` run, joined by sample ID: the label for the shown order
+and reference is chosen, and a wrong reply is rejected;
+- a row with two judgments, each a score line with an optional reason (for judgments with the reference:
+`chosen_w_reference` and `rejected_w_reference`):
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Both texts have a reason or neither, so that length does not decide the preference. Unparseable replies are never
-swapped.
+Either both judgments have a reason or neither does, so that length does not decide the preference. Unparseable replies
+are never swapped.
 """
 
 import json
@@ -39,7 +39,7 @@ from judgelm.training.rows.builder import RowBuilder, RowOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReply:
-    """A judge's reply to one prompt; `reference`: the run showed references."""
+    """A judge's reply to one prompt; `reference` is true if the run showed references."""
 
     shown: Shown
     reference: bool
@@ -47,12 +47,12 @@ class JudgeReply:
 
     @property
     def scores(self) -> tuple[float, ...] | None:
-        """Scores as shown; None if the first reply is unparseable."""
+        """Scores in the shown order, or None if the first reply is unparseable."""
         return self.shown.scores if self.shown.repaired is None else None
 
     @property
     def text(self) -> str | None:
-        """Score line with its reason if complete, or the unparseable first reply; None if incomplete."""
+        """Score line with any complete reason, or the unparseable first reply; None if that is incomplete."""
         failure = self.shown.repaired or self.shown.failure
         if failure is not None:
             return failure.text if failure.code in ("off_grammar", "out_of_range") else None
@@ -61,7 +61,7 @@ class JudgeReply:
 
 
 def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dict[str, tuple[JudgeReply, ...]]:
-    """By sample ID; the last judgment of a sample counts."""
+    """Return replies by sample ID; a sample's last judgment is used."""
     reference = _shows_references(path, template, scale)
     replies: dict[str, tuple[JudgeReply, ...]] = {}
     for judgment in iter_judgments(path):
@@ -81,7 +81,7 @@ def _shows_references(path: str, template: str, scale: tuple[float, float]) -> b
     if tuple(mode["scale"]) != scale:
         raise InputError(f"{path}: judged on scale {mode['scale']}; judge the pairs on {list(scale)}")
     if len(fingerprint["input"]) != 1:
-        raise InputError(f"{path}: the run has {len(fingerprint['input'])} input files; judge the labelled file alone")
+        raise InputError(f"{path}: the run has {len(fingerprint['input'])} input files; judge only the labelled file")
     return bool(mode["reference"] != "ignore")
 
 
@@ -110,7 +110,7 @@ _REJECTED = ("rejected", "rejected_w_reference")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRowOptions(RowOptions):
-    """How two judgments become a row; see `DPOArguments`."""
+    """Options for building DPO rows; see `DPOArguments`."""
 
     judgments: tuple[str, ...] = ()
     min_distance: float | None = None
@@ -126,7 +126,7 @@ class JudgmentPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow:
-    """Token IDs of a prompt and of its better and worse judgment."""
+    """Token IDs of a prompt, its better judgment, and its worse judgment."""
 
     sample_id: str
     prompt_ids: NDArray[np.int32]
@@ -154,7 +154,7 @@ class PreferenceRowBuilder(RowBuilder):
             self.counts.left_out["judgment of no labelled pair"] += len(unjoined)
 
     def check(self, paths: Sequence[str]) -> None:
-        """There must be a pair."""
+        """Raise InputError if there are no usable pairs."""
         if not self.counts.made:
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
             labelled = ", ".join(self._labelled(paths))

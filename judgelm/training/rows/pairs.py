@@ -1,4 +1,4 @@
-"""Rows of labelled pairs for `train/preference.py`, `train/reward.py` and `train/grpo.py`."""
+"""Rows of labelled pairs for `train/preference.py`, `train/reward.py`, and `train/grpo.py`."""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRowOptions(RowOptions):
-    """How a labelled pair becomes a row; templates that show one answer ignore `both_orders`."""
+    """Options for building pair rows; templates that show one answer ignore `both_orders`."""
 
     both_orders: bool = True
 
@@ -28,10 +28,10 @@ class PairRow:
     """One training row.
 
     Attributes:
-        prompt_ids: the given order, or the first answer.
-        second_ids: the swapped order if any, or the second answer.
+        prompt_ids: tokens of the given order, or of the first answer.
+        second_ids: tokens of the swapped order, if any, or of the second answer.
         preference: P(first answer of `prompt_ids` is better).
-        first_right: the first answer's score, scaled to 0 to 1; NaN without one; `second_right` likewise.
+        first_right: the first answer's score, scaled to 0 to 1, or NaN; `second_right` likewise.
     """
 
     sample_id: str
@@ -56,7 +56,7 @@ class PairRowBuilder(SFTRowBuilder):
         label, reference = self._choose(pair.sample, pair.plain, pair.referenced, epoch)
         if label is None or label.preference is None:
             return "no preference, scores or winner"
-        # judges scored by a verdict word write no score line
+        # judges scored by a verdict word do not write a score line
         scores = () if self._template.reads_words else scores_by_preference(label.preference, self.options.scale)
         line = score_line(scores) + "\n" if scores else ""
         tokens = [self._tokens(prompt, ((line, ""),)) for prompt in self._prompts(pair.sample, reference)]
@@ -89,21 +89,21 @@ class PairRowBuilder(SFTRowBuilder):
         return first, second
 
     def _scored(self, label: Label | None) -> Label | None:
-        """The label with its preference and without its reason, which could prevent a swap."""
+        """Return the label with its preference but without its reason, which could prevent a swap."""
         preference = None if label is None else preference_of(label)
         return None if label is None or preference is None else replace(label, preference=preference, reason=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardRowOptions(PairRowOptions):
-    """How a labelled pair becomes two chats."""
+    """Options for building two chats from a labelled pair."""
 
     margin_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardRow:
-    """The chats with the better and the worse answer, and the margin: margin_weight * (2 P(better) - 1)."""
+    """Chats with the better and worse answer, and the margin margin_weight * (2 P(better) - 1)."""
 
     sample_id: str
     chosen_ids: NDArray[np.int32]
@@ -147,14 +147,14 @@ class RewardRowBuilder(PairRowBuilder):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPromptOptions(RowOptions):
-    """How a labelled pair becomes prompts; `reply_tokens` are reserved for the reply."""
+    """Options for building prompts; `reply_tokens` tokens are reserved for the reply."""
 
     reply_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPrompts:
-    """The prompts in both orders as text, and the better answer as given."""
+    """Prompts in both orders as strings, and the better answer's position in the given order."""
 
     sample_id: str
     prompt: str

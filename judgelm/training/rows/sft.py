@@ -1,6 +1,6 @@
 """Token rows of labelled answers for `train/sft.py`.
 
-A single answer's prompt ends in the prefilled score of its reference, `10`; the target is a space, its score and a
+A single answer's prompt ends in its reference's prefilled score, `10`. The target is a space, the answer's score, and a
 newline.
 """
 
@@ -22,7 +22,7 @@ from judgelm.training.rows.builder import IGNORED, RowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:
-    """One training row; labels are `IGNORED` without loss."""
+    """One training row; tokens without loss have the label `IGNORED`."""
 
     sample_id: str
     input_ids: NDArray[np.int32]
@@ -30,7 +30,7 @@ class TokenRow:
 
 
 _KEPT = {"turns"}
-"""Metadata that rows need; the rest would be copied between processes."""
+"""Metadata needed by rows; any more would be copied between processes."""
 
 
 class SFTRowBuilder(RowBuilder):
@@ -55,7 +55,7 @@ class SFTRowBuilder(RowBuilder):
         return None if label is None else replace(label, scores=training_scores(label, self.options.scale))
 
     def check(self, paths: Sequence[str]) -> None:
-        """Each file needs a usable row."""
+        """Raise InputError if a file has no usable rows."""
         for path in paths:
             if not self.counts.files[path]:
                 reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
@@ -87,7 +87,7 @@ class SFTRowBuilder(RowBuilder):
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
     def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
-        """Score line and reason; for judges that reason first, an empty line, and reason with verdict."""
+        """Return score line and reason; for judges that reason first, an empty line, and reason with verdict."""
         drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         if self._template.reasons_first:
@@ -96,7 +96,7 @@ class SFTRowBuilder(RowBuilder):
         return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """The pair, swapped if drawn; the data builder's draw has another name, or this would undo it."""
+        """Return the pair, randomly swapped; another draw name than the data builder's avoids undoing its swaps."""
         labels = [label for label in (item.plain, item.referenced) if label is not None]
         labelled = any(label.scores is not None or label.preference is not None for label in labels)
         drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
