@@ -74,7 +74,7 @@ def test_what_is_no_request_is_refused_by_its_field(body, message):
 
 @pytest.mark.parametrize("prompt", [None, 3, [], ["one", "two"], [3]])
 def test_a_plain_request_has_one_prompt(prompt):
-    with pytest.raises(InputError, match=r'^"prompt": expected one text'):
+    with pytest.raises(InputError, match=r'^"prompt": expected one'):
         read_completion({"prompt": prompt})
 
 

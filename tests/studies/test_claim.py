@@ -41,7 +41,7 @@ def test_failures_are_left_out_and_counted_with_their_labels():
     assert claim.counts.labels_of_failed == 2
     assert "4 judgments failed and are excluded (2 of them labelled)" in claim.warnings[0]
     judged, samples = run([None] * 3)
-    with pytest.raises(InputError, match="none of 3 judgments has a verdict"):
+    with pytest.raises(InputError, match="none of (the )?3 judgments"):
         claim_win_rate(judged, {}, samples)
 
 
@@ -60,7 +60,7 @@ def test_several_models_ask_for_a_choice():
     assert (claim.counts.used, claim.counts.other_models, claim.opponent) == (6, 6, "c")
     assert claim_win_rate(judged, {}, samples, ClaimOptions(model="a")).opponent is None
     for options, finding in (
-        (ClaimOptions(), r"have 3 models; choose one with --model \(a, c, b\)"),
+        (ClaimOptions(), r"3 models; .*--model \(a, c, b\)"),
         (ClaimOptions(model="z"), "answer by z; available: a, c, b"),
         (ClaimOptions(model="b", against="c"), "no judged pair compares b with c"),
     ):

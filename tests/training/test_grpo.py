@@ -177,7 +177,7 @@ def parsed(tmp_path, **options):
         ({"template": "judgelm-compact"}, "begins with a score line"),
         (
             {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
-            "4 replies to each of 1 prompts; .* double one",
+            "4 replies to each of 1 prompts.* double one",
         ),
         ({"max_completion_length": 256}, "it must be less than max_length"),
         ({"soft_length": 12}, "soft_length is 12; it must be less than"),

@@ -74,7 +74,7 @@ def test_targets_on_which_peft_would_put_no_adapter_are_refused(targets):
 
 
 def test_a_model_that_nothing_is_known_of_is_refused():
-    with pytest.raises(ModelError, match=r"nobody/nothing-9b: .* give --shape llama-7b or"):
+    with pytest.raises(ModelError, match=r"nobody/nothing-9b: .* --shape llama-7b or"):
         sizes_of({"model_name_or_path": "nobody/nothing-9b"})
     with pytest.raises(ConfigError, match="--set model_name_or_path=BASE"):
         sizes_of({})

@@ -106,5 +106,5 @@ def test_not_more_ratings_than_coefficients_are_too_few():
     three = ratings.frame[ratings.frame["judge"].isin(NAMES[:2])][:3].assign(rating_raw=[0.0, 1.0, 0.0])
     # an intercept of the second judge and a slope for each
     assert design_of(three, model, intercepts=False).matrix.shape == (3, 3)
-    with pytest.raises(TooFewRatings, match="3 ratings of 2 levels are too few"):
+    with pytest.raises(TooFewRatings, match="3 ratings .*2 levels"):
         fit_ordinal(replace(ratings, frame=three), model)
