@@ -42,10 +42,10 @@ from judgelm.jsonl import atomic_write
 from judgelm.records import Label, Sample
 
 _SUREST = 0.9
-_LEAST_SURE = 0.8
+_MIN_CONFIDENCE = 0.8
 _DRAWS = 8  # drawn pairs for each one wanted: many are unsure, too long, or left out for balance
 _QUESTIONS_DRAWN = 20
-_LEAST_ROOM = 50
+_MIN_ROOM = 50
 
 
 class _Answer(NamedTuple):
@@ -138,7 +138,7 @@ def _same_baseline(question: _Question, options: Derivation) -> Iterator[Labelle
             first, second = draw.sample(answers, 2)
             preference = _subtracted(preferences[first], preferences[second])
             texts = frozenset((first.text, second.text))
-            sure = max(preference, 1 - preference) >= _LEAST_SURE
+            sure = max(preference, 1 - preference) >= _MIN_CONFIDENCE
             if not sure or len(texts) == 1 or texts in drawn or not _fits(question, first, second, options):
                 continue
             drawn.add(texts)
@@ -151,7 +151,7 @@ def _other_question(question: _Question, others: Sequence[_Question], options: D
     draw = random.Random(f"{options.seed}:other:{question.text}")
     answers = sorted(question.answers.values())
     room = None if options.max_characters is None else (options.max_characters - len(question.text)) // 2
-    if room is not None and room < _LEAST_ROOM:
+    if room is not None and room < _MIN_ROOM:
         return
     made = 0
     for _ in range(_DRAWS * options.other_question):

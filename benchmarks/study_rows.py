@@ -47,7 +47,7 @@ from judgelm.runs.answers import read_self_answers
 
 AttentionCheck = Literal["random_pairing", "reversed_words", "dropped_characters"]
 
-MOST_DROPPED = 1 / 3
+MAX_DROPPED = 1 / 3
 SENTENCE = re.compile(r"([^.!?\n]+)([.!?\n]*)")
 TARGET = 1000
 WHOLE_BELOW = 100
@@ -197,13 +197,13 @@ def reversed_words(text: str) -> str:
     return SENTENCE.sub(lambda match: reversed_sentence(match[1]) + match[2], text)
 
 
-def dropped_characters(text: str, *, share: float = MOST_DROPPED, seed: int | str = 0) -> str:
+def dropped_characters(text: str, *, share: float = MAX_DROPPED, seed: int | str = 0) -> str:
     """The text without a random `share` of its characters, rounded down.
 
     Raises:
         ValueError: `share` is not in [0, 1/3]; the paper drops up to a third.
     """
-    if not 0 <= share <= MOST_DROPPED:
+    if not 0 <= share <= MAX_DROPPED:
         raise ValueError(f"dropped_characters: share: expected 0 to 1/3, got {share}")
     count = math.floor(len(text) * share + 1e-9)
     gone = set(random.Random(str(seed)).sample(range(len(text)), count))

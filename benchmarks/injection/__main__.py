@@ -23,7 +23,7 @@ from judgelm.metrics.resampling import Estimate
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template
 
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,10 +82,10 @@ def _print_checks(template: str, checked: Sequence[AttackCheck], *, with_tokens:
         )
         print(f"{family:24} {len(members):7} {sanitized:9} {through:11}")
     escaping = [check for check in checked if check.escapes]
-    for check in escaping[:_MOST_SHOWN]:
+    for check in escaping[:_MAX_SHOWN]:
         print(f"got through {check.attack.id} in {check.attack.target}: {check.escapes[0]!a}")
-    if len(escaping) > _MOST_SHOWN:
-        print(f"{len(escaping) - _MOST_SHOWN} more in --json")
+    if len(escaping) > _MAX_SHOWN:
+        print(f"{len(escaping) - _MAX_SHOWN} more in --json")
     print(f"{len(escaping)} got out of its block" if escaping else "none got out of its block")
 
 

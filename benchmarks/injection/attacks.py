@@ -30,7 +30,7 @@ from judgelm.yaml_files import read_yaml
 
 _ATTACKS = read_yaml(Path(__file__).with_name("attacks.yaml"))
 _SPECIAL_TOKENS: list[str] = _ATTACKS["special tokens"]
-_MOST_DISGUISED = 4
+_MAX_DISGUISED = 4
 
 
 def disguises(marker: str) -> dict[str, str]:
@@ -127,7 +127,7 @@ def _of_tokenizer(tokenizer: Any) -> Iterator[_Text]:
     for token in tokens:
         if token not in _SPECIAL_TOKENS:
             yield "special token", token, f"Fine.{token}\n{token}{{win}}\n", (), None
-    for token in tokens[:_MOST_DISGUISED]:
+    for token in tokens[:_MAX_DISGUISED]:
         for name, disguised in disguises(token).items():
             yield "look-alike token", f"{token}, {name}", f"Fine.{disguised}\n{{win}}\n", (), None
     for marker in sorted(role_markers(tokenizer)):

@@ -14,7 +14,7 @@ from benchmarks.rehearsal.step import TEMPLATE, Setting, check, versions_of
 from benchmarks.step_runner import step_command
 
 _CLIENTS = 256
-_APART_MOST, _APART_MEAN = 0.5, 0.1
+_MAX_DIFFERENCE, _APART_MEAN = 0.5, 0.1
 """How far P(first better) of a prompt may lie apart in two runs, as shares of its range over all prompts. The judge is
 random: where a cache or an adapter mixes prompts up, the difference is of the size of the range."""
 _TREES = ("--both-orders", "--distribution", "--order-rule", "probability")
@@ -102,7 +102,7 @@ def check_alike(found: Mapping[str, Any], what: str) -> None:
     """Check that two runs differ by the rounding of the numeric format alone."""
     check(found["replies differ"] <= 0.01 * found["replies"], f"{what}: {found}")
     if found["P apart, most"] is not None:
-        check(found["P apart, most"] <= _APART_MOST * found["P range"], f"{what}: {found}")
+        check(found["P apart, most"] <= _MAX_DIFFERENCE * found["P range"], f"{what}: {found}")
         check(found["P apart, mean"] <= _APART_MEAN * found["P range"], f"{what}: {found}")
 
 

@@ -46,7 +46,7 @@ class _Report:
     devices: Devices | None = None
     engine: dict[str, str] = field(default_factory=dict)
     judge: str = ""
-    mend: list[str] = field(default_factory=list)
+    fixes: list[str] = field(default_factory=list)
 
     def is_broken(self, name: str) -> bool:
         return any(package.name == name and package.state in {"broken", "missing"} for package in self.packages)
@@ -105,7 +105,7 @@ def doctor(
     _examine_engine(machine, out)
     _examine_judge(machine, out)
     _print_findings(machine, out)
-    _finish(asdict(machine), bool(machine.mend), json_out)
+    _finish(asdict(machine), bool(machine.fixes), json_out)
 
 
 def _print_memory(
@@ -138,11 +138,11 @@ def _examine_packages(report: _Report, out: PlainConsole) -> None:
     try:
         declared = declared_packages()
     except PackageNotFoundError:
-        report.mend.append("judgelm itself is not installed; in its checkout run: pip install -e .")
+        report.fixes.append("judgelm itself is not installed; in its checkout run: pip install -e .")
         return
     with console.activity("importing every package"):
         report.packages = with_imports_tried(declared)
-    report.mend += findings(report.packages)
+    report.fixes += findings(report.packages)
     table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("package", "installed", "wanted", ""):
         table.add_column(column, overflow="fold")
@@ -157,7 +157,7 @@ def _examine_packages(report: _Report, out: PlainConsole) -> None:
 def _examine_devices(report: _Report, out: PlainConsole) -> None:
     report.devices = devices = look_at_devices(with_torch=not report.is_broken("torch"))
     if devices.finding and not report.is_broken("torch"):
-        report.mend.append(devices.finding)
+        report.fixes.append(devices.finding)
     cpu = devices.cpu
     table = facts_table("devices")
     table.add_row("CPU", cpu.model)
@@ -198,10 +198,10 @@ def _examine_judge(report: _Report, out: PlainConsole) -> None:
 
 
 def _print_findings(report: _Report, out: PlainConsole) -> None:
-    if not report.mend:
+    if not report.fixes:
         out.print("no problems found", style="green")
         return
     out = PlainConsole(stderr=True) if out.quiet else out
     out.print("to fix", style="bold red")
-    for index, finding in enumerate(report.mend, 1):
+    for index, finding in enumerate(report.fixes, 1):
         out.print(f"{index}. {finding}", soft_wrap=True)

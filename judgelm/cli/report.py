@@ -20,14 +20,14 @@ _WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
 _CONSISTENT = {True: "agree", False: "differ", None: "-"}
 
 
-@essential("labels out title beside samples limit control column label_code json_out quiet")
+@essential("labels out title baseline samples limit control column label_code json_out quiet")
 def report_command(
     context: typer.Context,
     scoring: ScoringFlags,
     labels: Annotated[Path | None, typer.Option("--labels", "-l", metavar="FILE")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     title: str | None = None,
-    beside: Annotated[Path | None, typer.Option(metavar="RUN")] = None,
+    baseline: Annotated[Path | None, typer.Option(metavar="RUN")] = None,
     samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
     limit: Annotated[int, typer.Option(min=1)] = 100,
     *,
@@ -42,7 +42,7 @@ def report_command(
         labels: Labels or teacher scores: JudgeLM, PandaLM or plain rows.
         out: The HTML file. Default with labels: report.html.
         title: Title of the page.
-        beside: With labels: another judge's run on the same pairs, to compare.
+        baseline: With labels: another judge's run on the same pairs, to compare.
 
     Without labels:
         samples: The judged pairs, to print their questions.
@@ -52,24 +52,24 @@ def report_command(
         judgelm report judgments.jsonl --samples pairs.jsonl
         judgelm report judgments.jsonl --samples pairs.jsonl -o verdicts.html
         judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
-        judgelm report judgments.jsonl -l labelled.jsonl --beside other.jsonl
+        judgelm report judgments.jsonl -l labelled.jsonl --baseline other.jsonl
 
     Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
     """
     if labels is None:
-        need_labels = ("beside", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
+        need_labels = ("baseline", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
         refuse(context, need_labels, "needs labels; add --labels FILE or leave it out")
         _report_verdicts(scoring, samples, limit, out=out, title=title, results=results)
         return
     refuse(context, ["samples", "limit"], "is for a report without labels; leave it out")
-    if beside is not None and not beside.is_file():
-        raise InputError(f"{beside}: no such file; give another judge's run")
+    if baseline is not None and not baseline.is_file():
+        raise InputError(f"{baseline}: no such file; give another judge's run")
     options = ScoringOptions(labels=labels, **{field.name: getattr(scoring, field.name) for field in fields(scoring)})
-    _report_agreement(options, out or Path("report.html"), title, beside, results)
+    _report_agreement(options, out or Path("report.html"), title, baseline, results)
 
 
 def _report_agreement(
-    options: ScoringOptions, out: Path, title: str | None, beside: Path | None, results: Results
+    options: ScoringOptions, out: Path, title: str | None, baseline: Path | None, results: Results
 ) -> None:
     options.check_files()
     from judgelm.cli.evaluation import compare_with, score  # scikit-learn and matplotlib take seconds to load
@@ -77,7 +77,7 @@ def _report_agreement(
     from judgelm.reports.study import page_table
 
     scored = score(options)
-    compared = None if beside is None else compare_with(options, scored, beside)
+    compared = None if baseline is None else compare_with(options, scored, baseline)
     page = render_report(
         scored.evaluation,
         judgments=scored.judgments,

@@ -333,7 +333,7 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
         ("input cells coerced to text", stats.coerced),
         ("unparseable replies in judgments that have a verdict", stats.parts_failed),
         ("samples with a truncated answer", stats.cut),
-        ("samples with sanitized confusables", stats.neutralised),
+        ("samples with sanitized confusables", stats.sanitized),
     ):
         if count:
             yield name, str(count)
@@ -425,7 +425,10 @@ def _judge_in_cascade(
 def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
     yield "pairs only the small judge judged", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
     if counts.passed_on_failed:
-        yield "passed on after the small judge failed; then judged", f"{counts.passed_on_failed:,}; {counts.mended:,}"
+        yield (
+            "passed on after the small judge failed; then judged",
+            f"{counts.passed_on_failed:,}; {counts.recovered:,}",
+        )
     yield "verdicts that the large judge changed", f"{counts.changed:,} of {counts.compared:,} with both verdicts"
     if counts.waiting:
         yield "waiting for the large judge", f"{counts.waiting:,}"

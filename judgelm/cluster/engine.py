@@ -27,7 +27,7 @@ from judgelm.records import Completion, Request
 log = logging.getLogger("judgelm.cluster")
 
 _LOAD_POLL_S = 1.0
-_LONGEST_STEP_S = 0.5
+_MAX_STEP_S = 0.5
 _IDLE_CHECK_S = 5.0
 """Interval between calls to idle workers, to detect lost workers before the next request."""
 _BY_DEVICE = {"engine_args"}
@@ -95,7 +95,7 @@ class RayEngine:
             EngineError: all workers are lost permanently, or their models differ.
         """
         until = time.monotonic() + timeout_s
-        step_s = min(timeout_s, _LONGEST_STEP_S)
+        step_s = min(timeout_s, _MAX_STEP_S)
         watched, self._watched = self._watched, set()
         if not self._scheduler.is_busy:
             self._check_idle()

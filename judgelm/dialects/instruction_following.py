@@ -130,7 +130,7 @@ _RANKINGS: tuple[tuple[str, tuple[Pattern, ...], Render], ...] = (
 """Name, templates if there are several, and reply function of each dialect."""
 
 # AlpacaEval's batches contain numbered examples after the client's worked examples.
-_MOST_IN_BATCH = 64
+_MAX_IN_BATCH = 64
 _BATCH_START = "## Annotation starts below\n"
 _BATCH_END = re.compile(r"\n\n## Preferred Output for example ([0-9]{1,4})-([0-9]{1,4}):\n[^\n]*\Z")
 
@@ -141,7 +141,7 @@ def _recognise_batch(request: ChatRequest) -> JudgeTask | None:
     if text is None or ended is None:
         return None
     indices = range(int(ended[1]), int(ended[2]) + 1)
-    if not 1 <= len(indices) <= _MOST_IN_BATCH:
+    if not 1 <= len(indices) <= _MAX_IN_BATCH:
         return None
     template = "".join(
         f"\n\n## Example {index}\n\n### Instruction {index}:\n{{q{index}}}\n\n### Output (a) for example {index}:\n"

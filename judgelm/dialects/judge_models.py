@@ -119,8 +119,8 @@ _TAG = re.compile(r"<([^<>/\n]{1,80})>\n")
 _QUESTION_TAGS = ("query", "question", "instruction", "prompt", "user_query", "user_question", "input")
 _REFERENCE_TAGS = ("reference_answer", "reference", "context")
 _REPLY_MARKUP = 50  # number of characters in a reply's tags
-_MOST_TAGS = 32
-_MOST_TRIES = 2_000
+_MAX_TAGS = 32
+_MAX_TRIES = 2_000
 
 
 def _recognise_flowjudge(request: ChatRequest) -> JudgeTask | None:
@@ -153,8 +153,8 @@ def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
 
 def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
     search = _Tags(text)
-    ways = list(islice(search.ways(0, _MOST_TAGS), 2))
-    return (ways[0] if ways else []), len(ways) > 1 or search.tried > _MOST_TRIES
+    ways = list(islice(search.ways(0, _MAX_TAGS), 2))
+    return (ways[0] if ways else []), len(ways) > 1 or search.tried > _MAX_TRIES
 
 
 @dataclass
@@ -170,7 +170,7 @@ class _Tags:
             return
         closing = f"\n</{opened[1]}>"
         position = self.text.find(closing, opened.end())
-        while position >= 0 and self.tried <= _MOST_TRIES:
+        while position >= 0 and self.tried <= _MAX_TRIES:
             self.tried += 1
             end = position + len(closing)
             tagged = (opened[1], self.text[opened.end() : position])

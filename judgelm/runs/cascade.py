@@ -170,7 +170,7 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         counts.waiting -= 1
         counts.large_tokens += judgment.prompt_tokens
         if judgment.verdict is not None:
-            counts.mended += before is None
+            counts.recovered += before is None
             counts.compared += before is not None
             counts.changed += before is not None and judgment.winner != before
         yield replace(judgment, decided_by="large")

@@ -36,7 +36,7 @@ class RunStats(SessionStats):
     """Counts of judgments.
 
     Attributes:
-        neutralised: judgments with sanitized text.
+        sanitized: judgments with sanitized text.
         repaired: replies that could be parsed after a grammar-constrained retry.
         reasons_incomplete: truncated reasons, and reasons about answers that were truncated further.
         parts_failed: unparseable replies in judgments that have a verdict.
@@ -56,7 +56,7 @@ class RunStats(SessionStats):
     coerced: int = 0
     repeated: int = 0
     cut: int = 0
-    neutralised: int = 0
+    sanitized: int = 0
     shown: int = 0
     thinking: int = 0
     thinking_characters: int = 0
@@ -89,7 +89,7 @@ class RunStats(SessionStats):
             self.both_orders += 1
             self.consistent += judgment.consistent
         self.cut += any([shown.truncations for shown in judgment.shown])
-        self.neutralised += judgment.sanitized > 0
+        self.sanitized += judgment.sanitized > 0
         self.prompt_tokens += judgment.prompt_tokens
         self.completion_tokens += judgment.completion_tokens
         for shown in judgment.shown:
@@ -193,7 +193,7 @@ class CascadeStats:
         passed_on: pairs passed to the large judge; on `passed_on_failed` of these, the small judge failed.
         waiting: pairs that the large judge has not judged yet.
         compared: pairs with verdicts from both judges, of which `changed` have different winners.
-        mended: pairs that only the large judge could decide.
+        recovered: pairs that only the large judge could decide.
     """
 
     pairs: int = 0
@@ -204,7 +204,7 @@ class CascadeStats:
     large_tokens: int = 0
     compared: int = 0
     changed: int = 0
-    mended: int = 0
+    recovered: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

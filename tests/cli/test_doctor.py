@@ -34,7 +34,7 @@ def test_problems_are_listed_and_set_the_exit_code(tmp_path):
     first, _, last = printed.partition("to fix")
     assert "trl 0.1 is outside judgelm's range >=1.16,<1.17; run: pip install 'trl>=1.16,<1.17'" in last
     assert "statsmodels 0.15 cannot be imported: OSError: libnothing.so: no such file" in last
-    assert all(finding in last for finding in report["mend"])
+    assert all(finding in last for finding in report["fixes"])
     assert report["engine"]["why"].split()[0] in first
     assert report["judge"].split()[0] in first.partition("default judge: ")[2]
     assert max(map(len, first.splitlines())) <= 80
@@ -45,7 +45,7 @@ def test_problems_are_listed_and_set_the_exit_code(tmp_path):
 def test_without_problems_the_exit_code_is_0_and_json_is_valid():
     code, printed, errors = run("--json", "-", columns=120)
     report = json.loads(printed)
-    assert (code, report["mend"]) == (0, [])
+    assert (code, report["fixes"]) == (0, [])
     assert "no problems found" in errors
 
 

@@ -195,12 +195,12 @@ def test_a_report_compares_two_judges(cli, judged):
     other = judged / "other.jsonl"
     other.write_bytes((judged / "out.jsonl").read_bytes())
     asked = ("judgelm", "report", judged / "out.jsonl", "-l", judged / "pairs.jsonl", "-o", judged / "two.html")
-    code, _, errors = cli(*asked, "--beside", other)
+    code, _, errors = cli(*asked, "--baseline", other)
     assert code == 0, errors
     page = (judged / "two.html").read_text()
     assert "out is not significantly different from other" in page
     assert '<a href="#comparison">' in page
-    code, _, errors = cli(*asked, "--beside", judged / "nowhere.jsonl")
+    code, _, errors = cli(*asked, "--baseline", judged / "nowhere.jsonl")
     assert (code, "nowhere.jsonl: no such file" in errors) == (1, True)
 
 

@@ -75,7 +75,7 @@ def test_a_run_of_single_answers_is_refused(cli, batch, tmp_path):
     ("options", "refused"),
     [
         (("--control", "length"), "--control needs labels"),
-        (("--beside", "other.jsonl"), "--beside needs labels"),
+        (("--baseline", "other.jsonl"), "--baseline needs labels"),
         (("--reversed", "other.jsonl"), "--reversed needs labels"),
         (("-l", "pairs.jsonl", "--samples", "pairs.jsonl"), "--samples is for a report without labels"),
     ],

@@ -19,7 +19,7 @@ from tests.support.fuzzing import LONGEST, HungError, limited_cpu
 UNITS = [" ", "\n", "\t", "\n\n", " \n", "a", "a ", "word ", "A", "1", "1 ", "1.", "1,", "1/", "x1", *'([*_."-/é’<#']
 PAIRS = [("1", " "), ("(", " "), ("[", " "), ("a", " "), (" ", "1"), ("the", " ")]
 ANYWHERE = {"search", "findall", "finditer", "sub", "subn", "split"}
-MOST_LITERALS = 14
+MAX_LITERALS = 14
 
 
 def patterns():
@@ -65,7 +65,7 @@ def literals(pattern):
         found.add(run)
 
     walk(_parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG))
-    return sorted(found - {""}, key=lambda run: (-len(run), run))[:MOST_LITERALS]
+    return sorted(found - {""}, key=lambda run: (-len(run), run))[:MAX_LITERALS]
 
 
 def texts(pattern):

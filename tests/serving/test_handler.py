@@ -11,7 +11,7 @@ from judgelm.dialects.catalog import recognise
 from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.errors import BusyError, InputError
 from judgelm.records import Sample
-from judgelm.serving import handler as desk_module
+from judgelm.serving import handler as handler_module
 from judgelm.serving.chat_response import UnjudgedError
 from judgelm.serving.tasks import ModeTask, headed_question, read_task
 from tests.support import captures
@@ -163,9 +163,9 @@ def test_equal_samples_under_other_ids_are_judged_once_and_keep_their_ids(option
 def test_a_long_request_is_taken_apart_while_others_are_answered(monkeypatch):
     """Its recognition must not run where all other requests wait for it."""
     threads = []
-    recognise = desk_module.recognise
+    recognise = handler_module.recognise
     monkeypatch.setattr(
-        desk_module, "recognise", lambda asked: threads.append(threading.current_thread()) or recognise(asked)
+        handler_module, "recognise", lambda asked: threads.append(threading.current_thread()) or recognise(asked)
     )
     with handler_of() as handler:
         for answer in ("short", "long " * 10_000):
