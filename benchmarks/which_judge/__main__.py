@@ -147,7 +147,7 @@ def page(rows: Sequence[Row], figures: Mapping[tuple[str, str], Mapping[str, Any
         hour=f"{GPU_HOUR:g}",
         call=call,
     )
-    head = ["# Which judge?", "", f"`{BEGIN[18:-4]}` generates this page from the judges' cards and stored results.", ""]
+    head = ["# Which judge?", "", f"`{BEGIN[18:-4]}` builds this page from the judges' cards and stored results.", ""]
     listed = [f"- {source}: {'; '.join(models)}" for source, models in sorted(sources.items())]
     return "\n".join([*head, *table(rows), "", notes, "", "## Sources of the published figures", "", *listed, ""])
 
