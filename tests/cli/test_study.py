@@ -60,7 +60,7 @@ def test_compare_judges(study, files):
         (["a.jsonl", "a.jsonl"], ["one", "two"], ""),
         (["a.jsonl", "a.jsonl"], [], "name each file with --name"),
         (["a.jsonl", "a.jsonl"], ["one"], "got 1 for 2 files"),
-        (["a.jsonl"], [], "expected at least two files"),
+        (["a.jsonl"], [], "at least two judgment files"),
     ],
 )
 def test_judges_need_different_names(study, files, runs, names, finding):
