@@ -55,7 +55,7 @@ def test_pairs_without_answers_are_counted_and_none_is_an_error():
     judgments, labels, samples = judged(40)
     result = control(judgments, labels, {key: samples[key] for key in list(samples)[:30]})
     assert (result.n, result.without_answers) == (30, 10)
-    with pytest.raises(InputError, match="0 of 40 judged pairs have their answers in the labels file"):
+    with pytest.raises(InputError, match="answers of only 0 of 40 judged pairs"):
         control(judgments, labels, {})
 
 
