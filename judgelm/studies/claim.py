@@ -326,7 +326,6 @@ class ModelComparison:
         models: the first model is the author of the first answer in each pair, and its wins are counted.
         labels: human labels on some of the pairs.
         stages: stage name -> run manifest.
-        warnings: warnings from earlier stages.
     """
 
     models: tuple[str, str]

@@ -118,7 +118,6 @@ class Evaluation:
         flips: ids of pairs with different verdicts in the two orders.
         failure_codes: number of pairs per failure code, including pairs in `half_failed`.
         half_failed: ids of pairs that have a verdict even though one order failed.
-        mean_thinking_characters: mean over prompts with thinking.
     """
 
     protocol: str
@@ -177,7 +176,7 @@ def evaluate(
         groups: grouping name -> sample id -> value.
         clusters: sample id -> cluster key; pairs with the same key (question) are resampled together.
         split: votes on samples without a majority, used only for annotator agreement.
-        options: order rule, failure handling, and resampling.
+        options: the protocol.
 
     Raises:
         InputError: no judgment has a label, a sample has two judgments, or the order rule does not apply.

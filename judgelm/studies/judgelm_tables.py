@@ -30,7 +30,6 @@ class Timing:
 
     Attributes:
         metrics_s: time to compute the metrics, measured now.
-        workers: description of the parallel workers.
         gpus: number of GPUs reserved for the whole run.
         prompt_tokens: counted with the judge's tokenizer, like `reply_tokens`.
     """
@@ -80,7 +79,7 @@ class TableRun:
 
 
 Counted = Literal["ties", "left out"]
-"""How to count unreadable replies."""
+
 
 _COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as in the original code", "left out": "left out"}
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")

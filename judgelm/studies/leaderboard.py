@@ -298,7 +298,7 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
 
 _MAX_SENTENCES = 6
 _FAR = 0.1
-"""AlpacaEval uses the same threshold for its warning."""
+
 _FAR_NOTE = (
     f"length control changes the win rate by more than {100 * _FAR:g} points because few answers have similar lengths"
 )

@@ -18,7 +18,7 @@ RULE_NAMES: Mapping[LabelRule, str] = {
     "tie": "tie if the orders conflict",
     "probability": "mean P(first better) of both orders",
 }
-"""Names of the order rules in headings."""
+
 
 TIE_THRESHOLD = 0.05
 """By default, a probability within this distance of 0.5 counts as a tie."""
@@ -64,11 +64,7 @@ def called_correct(judgment: Judgment) -> bool | None:
 
 
 def pair_winner(label: Label) -> Winner:
-    """Return the winner of a pair label.
-
-    Raises:
-        InputError: the label is not for a pair.
-    """
+    """Return the winner of a pair label; raise `InputError` for other labels."""
     if label.winner is None:
         count = len(label.scores or ())
         raise InputError(f"label {label.sample_id}: expected a winner, got scores for {count} answers; use pair labels")
@@ -256,7 +252,7 @@ def _sign(lead: float) -> int:
 
 
 NOT_GIVEN = "not given"
-"""Name of the group for members without a value."""
+
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

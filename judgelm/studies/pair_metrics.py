@@ -30,8 +30,7 @@ class PairMetrics:
     """Metrics with failures either excluded or counted as ties.
 
     Attributes:
-        majority_label: the most frequent label.
-        majority: agreement if this label is always predicted.
+        majority: agreement if `majority_label`, the most frequent label, is always predicted.
         gain: accuracy minus `majority`, resampled together.
         confusion: counts by label (row) and verdict (column), in the order of `LABELS`.
         position: None unless pairs were judged in both orders.

@@ -77,12 +77,12 @@ class QaRun:
         return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
 
     def label(self, answer: QaAnswer) -> bool | None:
-        """Return the label, whether it is from the judge or from a rule."""
+        """Return the label from the judge or from a rule."""
         judgment = self.judgments.get(answer.id)
         return None if judgment is None else called_correct(judgment)
 
     def by_exact_match(self, answer: QaAnswer) -> bool:
-        """Return whether the answer was labelled by exact match, without calling the judge."""
+        """Return whether the answer was labelled without calling the judge."""
         judgment = self.judgments.get(answer.id)
         return judgment is not None and judgment.decided_by == "exact_match"
 
@@ -246,7 +246,7 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """Compare judging only the answers with EM 0 to judging all answers (Table 11); None if no run judged all."""
+    """Compare judging only answers with EM 0 to judging all answers (Table 11); None if no run judged all."""
     rows: list[Row] = []
     groups = _by_model(answers)
     for run in (run for run in runs if run.judged_all(answers)):

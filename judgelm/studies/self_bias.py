@@ -73,9 +73,6 @@ def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = Non
 
     The columns are item, dimension, task, judge, model, `score` (as rated), `bias` (normalised), `debiased` (on the
     scale of the dimension, possibly outside its limits), and `reference`.
-
-    Raises:
-        InputError: see `study_self_bias`.
     """
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)

@@ -24,11 +24,11 @@ class SelfBiasOptions:
     Attributes:
         families: family -> names; None derives families from model names.
         reference: judge whose scores are the reference.
-        by: columns to fit each value of separately, in addition to dimension and task.
-        weak: models to exclude in the check without weak models; None uses the two sets from the paper.
+        by: columns to slice by, in addition to dimension and task.
+        weak: weak models to exclude in one check; None uses the two sets from the paper.
         other_reference: whether the alternative reference follows the paper, the original code, or both.
         label_share: share of human labels used for prediction-powered inference, if all completions are labelled.
-        draws: number of times these labels are drawn at random.
+        draws: number of random draws of these labels.
     """
 
     families: Mapping[str, Sequence[str]] | None = None
@@ -53,7 +53,6 @@ class NamedFit:
         fit: None if there are too few ratings; `why` is the reason.
         column: column of the slice; empty for checks.
         group: heading for checks that are shown together.
-        detail: explanation of the name.
     """
 
     name: str
@@ -124,7 +123,7 @@ def _counted(stage: str, fits: Iterator[NamedFit], progress: Progress) -> Iterat
 
 
 def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:
-    """Fit the main regression; for errors, see `fit_self_bias`."""
+    """Fit the main regression."""
     return fit_self_bias(_prepared(paired, options), options.model)
 
 

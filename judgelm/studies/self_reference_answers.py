@@ -245,7 +245,7 @@ def quality_table(answers: JudgedAnswers) -> Table:
 
 
 def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate | None:
-    """Compute equation 3 over all questions with known G, including questions whose judgment failed."""
+    """Compute equation 3 over all questions with known G, even if the judgment failed."""
     seen = {row.id: row for method in answers.methods for row in answers.of(judge, method, dataset)}
     answered = [row for row in seen.values() if row.own is not None]
     own = np.array([bool(row.own) for row in answered], dtype=np.bool_)

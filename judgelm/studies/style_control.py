@@ -28,11 +28,9 @@ class ControlledAgreement:
     """Effect of style on a run, and agreement without this effect.
 
     Attributes:
-        n: number of labelled pairs with a verdict and both answers.
         without_answers: number of labelled pairs with a verdict but without answers.
         soft: whether P(first better) is controlled instead of the verdict.
-        plain: agreement before control.
-        controlled: agreement after control, or the reason why it is not possible.
+        controlled: agreement after control, or the reason why it is not possible; `plain` is before control.
         changed: number of verdicts changed by the control.
         unadjusted: number of pairs left unchanged because a model always or never wins.
         constant: features without a term, because they are equal in every pair.

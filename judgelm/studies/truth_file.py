@@ -88,11 +88,7 @@ def read_truths(path: Path, kind: type[Truth]) -> dict[str, Truth]:
 
 
 def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:
-    """Return truths by sample id.
-
-    Raises:
-        InputError: a sample occurs twice.
-    """
+    """Return truths by sample id; raise `InputError` for duplicates."""
     unique: dict[str, Truth] = {}
     for truth in truths:
         if truth.id in unique:

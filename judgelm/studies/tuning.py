@@ -21,10 +21,10 @@ from judgelm.records import Judgment, Sample
 from judgelm.studies.sentences import format_points, format_share
 
 MIN_DECIDED = 20
-"""Minimum number of labelled pairs with a winner."""
+
 
 _SAME = 1e-9
-"""Same tolerance as in `judgelm.parsing.scores.winner_by`."""
+
 _POWER_REACH = 1.96 + 0.84
 """Effect size, in standard errors, that is significant at the 5 % level with 80 % power."""
 
@@ -82,7 +82,7 @@ class TuningLabels:
 class TuningOptions:
     """Options for choosing a candidate; the seed also determines the folds.
 
-    The candidate `default` is kept unless another one is significantly better.
+    The `default` is kept unless another candidate is significantly better.
     """
 
     default: str
@@ -97,7 +97,6 @@ class CandidateScores:
     Attributes:
         difference: accuracy minus the default's accuracy on the same pairs.
         log_loss: log loss of P(first better) in nats, over judged pairs whose label has a winner.
-        calibration_error: over the same pairs as `log_loss`.
         longer: share of verdicts for the longer answer, among pairs with a winner and unequal lengths.
     """
 
@@ -121,9 +120,7 @@ class TuningResult:
         chosen: `best` if it is significantly better than the default, else the default.
         nested: accuracy if each fold uses the candidate that is best on the other folds.
         gain: `nested` minus the accuracy of the default.
-        selected: candidate selected for each fold.
         pairs_needed: approximate number of pairs for `gain` (or for 5 points, if it is not positive) to be significant.
-        decided: number of labelled pairs with a winner.
     """
 
     candidates: Mapping[str, CandidateScores]
@@ -282,7 +279,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """Keep probabilities at least `CERTAIN` away from 0 and 1, because the likelihood may have no maximum."""
+    """Keep probabilities away from 0 and 1, because the likelihood may have no maximum."""
     coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
     low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
     loss = minimize_scalar(

@@ -150,7 +150,7 @@ def test_labels_without_a_matching_pair_are_refused_first(compare, folder):
     assert (code, "no label id matches a question id ('other' against 'q" in err) == (1, True), err
     assert not (folder / "out").exists()
     write_rows("people.jsonl", [{"id": f"q{i}", "winner": 1} for i in range(3)])
-    assert "3 labels are fewer than 10" in compare("--labels", "people.jsonl")[1]
+    assert "3 labels are too few" in compare("--labels", "people.jsonl")[1]
 
 
 def test_edited_pairs_are_not_overwritten(compare):

@@ -110,4 +110,4 @@ def test_the_sentence_names_the_basis_or_the_reason():
     assert isinstance(claim.estimates.ppi, Estimate)
     assert claim_sentences(claim)[0].endswith("by PPI++ from 20 labels and 80 judged pairs.")
     few = claim_sentences(claim_win_rate(judged, labels([1]), samples))[0]
-    assert few.endswith("from 1 labels and 80 judged pairs: 1 labels are fewer than 10.")
+    assert few.endswith("from 1 labels and 80 judged pairs: 1 labels are too few (minimum: 10).")

@@ -61,6 +61,6 @@ def test_pairs_without_answers_are_counted_and_none_is_an_error():
 
 def test_without_a_fit_the_reason_stands():
     result = control(*judged(6))
-    assert result.controlled == "6 pairs are fewer than 10"
+    assert result.controlled == "6 pairs are too few (minimum: 10)"
     assert result.difference is None
-    assert "6 pairs are fewer than 10" in result.sentence()
+    assert "6 pairs are too few" in result.sentence()

@@ -273,4 +273,3 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
     "faireval": ScoringRule(credit=_mean_right, counts=_fair_eval_report),
     "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=_style_report),
 }
-"""Supported pairwise and best-of-n benchmarks."""

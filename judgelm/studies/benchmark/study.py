@@ -23,7 +23,6 @@ _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], 
     "prometheus": grades_report,
     "evouna": open_qa_report,
 }
-"""Benchmarks that are not scored by credit per prompt."""
 
 
 def benchmark_study(
