@@ -410,7 +410,7 @@ def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
     name = f"{claim.model} beats {claim.opponent}"
     basis = f"{counts.used:,} questions, according to {judge}"
     best = estimates.verdicts
-    sentence = f"{name} on an unknown share of {basis}: {best}"
+    sentence = f"The win rate of {claim.model} is unknown: {best}"
     if isinstance(best, Estimate):
         sentence = f"{name} on {100 * best.value:.1f} % (95 % interval {format_percents(best)}) of {basis}"
     if isinstance(estimates.labels, Estimate):

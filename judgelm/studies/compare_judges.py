@@ -151,7 +151,7 @@ def _align_votes(
     common = tuple(key for key in first if all(key in labelled for labelled in judged.values()))
     if not common:
         failed = "; ".join(f"{name}: {_failures(rows)}" for name, rows in joined.items())
-        finding = f"no labelled pair has a verdict from all of {', '.join(judges)}"
+        finding = f"no labelled pair has a verdict from every judge ({', '.join(judges)})"
         raise InputError(f"compare-judges: {finding} (failures: {failed})")
     return _AlignedVotes(
         rows={name: {row.id: row for row in rows} for name, rows in joined.items()},
@@ -235,7 +235,7 @@ def _findings(
     votes: _AlignedVotes, results: Sequence[_JudgeAgreement], comparisons: Sequence[_PairedComparison]
 ) -> list[str]:
     lines = [
-        f"Agreement with the labels on the {len(votes.common):,} pairs that every judge has a verdict for: "
+        f"Agreement with the labels, on the {len(votes.common):,} pairs with a verdict from every judge: "
         + "; ".join(f"{result.name} {format_share(result.common)}" for result in results[:_MAX_SENTENCES])
         + "."
     ]
@@ -246,7 +246,7 @@ def _findings(
         verdict = "better than" if low > 0 else "worse than" if high < 0 else "not significantly different from"
         lines.append(
             f"{pair.first} is {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
-            f"{format_share(pair.same)} of pairs; kappa is {format_number(pair.kappa)}. Only one of them is right on "
+            f"{format_share(pair.same)} of the pairs; kappa is {format_number(pair.kappa)}. Only one is right on "
             f"{test.only_first + test.only_second:,} pairs: {pair.first} on {test.only_first:,}, and {pair.second} on "
             f"{test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
         )

@@ -328,5 +328,5 @@ def _best(table_number: int, rows: Sequence[TableRun]) -> str:
     unreadable = run.authors.counts.failed
     ties = f"; {unreadable:,} of its pairs are unreadable and count as ties" if unreadable else ""
     return (
-        f"Table {table_number}: the highest {heading} is {format_share(estimate)}, by {_name(table_number, run)}{ties}."
+        f"Table {table_number}: the highest {heading} is {format_share(estimate)} for {_name(table_number, run)}{ties}."
     )

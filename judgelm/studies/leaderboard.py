@@ -203,7 +203,7 @@ def _ratings(judge: JudgeMatches, resampling: Resampling) -> Ratings:
     if not judge.matches:
         pairs = len(judge.comparisons)
         raise InputError(
-            f"leaderboard: none of the {pairs} pairs judged by {judge.judge} has a verdict on two different models"
+            f"leaderboard: none of the {pairs} pairs judged by {judge.judge} has a verdict and two different models"
         )
     try:
         return bradley_terry(judge.matches, resampling)
@@ -288,8 +288,8 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
             )
     if ratings.separable_resamples:
         lines.append(
-            f"{judge.judge}: in {ratings.separable_resamples:,} resamples, the likelihood has no finite maximum; these "
-            f"are fitted {_PRIOR}."
+            f"{judge.judge}: in {ratings.separable_resamples:,} resamples, the likelihood has no finite maximum, so "
+            f"ratings are fitted {_PRIOR}."
         )
     if isinstance(ratings.position, str):
         lines.append(f"{judge.judge}: the first-position effect cannot be estimated: {ratings.position}.")

@@ -129,7 +129,7 @@ def _protocol(options: QaOptions) -> str:
     excluded = options.failures == "excluded"
     treated = "are excluded and reported" if excluded else "count as incorrect, as in the original code"
     return (
-        f"Exact matches count as correct, whatever the judge says. Unlabelled answers {treated}. Intervals are "
+        f"Exact matches count as correct even if the judge disagrees. Unlabelled answers {treated}. Intervals are "
         f"95 % percentile intervals from {options.resampling.resamples:,} resamples of questions."
     )
 
@@ -153,8 +153,7 @@ def _findings(
         strictest = row.shares[0].share
         if strictest is not None:
             sentences.append(
-                f"{row.judge} is the only judge that says correct for {format_share(strictest)} of {row.model}'s "
-                "answers with EM 0."
+                f"{format_share(strictest)} of {row.model}'s answers with EM 0 are called correct only by {row.judge}."
             )
     false = [answer for answer in answers if not answer.gate.exact]
     for run in main:
@@ -206,8 +205,8 @@ def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[
         other = sum(run.by_exact_match(answer) and not answer.gate.exact for answer in answers)
         if other:
             warnings.append(
-                f"{run.name}: {other:,} answers were decided by exact matches that are not matches under the current "
-                "rules; use the same rules as the run."
+                f"{run.name}: {other:,} answers were decided by exact matches under different rules; use the rules "
+                "of the run."
             )
         if unread:
             warnings.append(

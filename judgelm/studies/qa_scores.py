@@ -219,7 +219,7 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
         f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
         judged = [counting.share(members, run.cascade_label) for run in runs]
         rows.append((data_set, model, len(members), exact, f1, *judged))
-    excluded = "It excludes answers with a failed or missing judgment, so its n can be smaller."
+    excluded = "Answers with a failed or missing judgment are excluded, so n can be smaller."
     counted = "Failed and missing judgments count as incorrect, as in the original code."
     computed = columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs))
     return LAYOUTS.table("scores", rows, *computed, failures=excluded if counting.failures == "excluded" else counted)

@@ -246,7 +246,7 @@ def _panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
 
 
 def _heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
-    maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
+    maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score by judge and model", reference)]
     if len(paired.dimensions) > 1:
         for index, name in enumerate(paired.dimensions, 1):
             rows = paired.frame[paired.frame["dimension"] == name]

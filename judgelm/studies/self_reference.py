@@ -250,7 +250,7 @@ def _findings(
             f"mean over {len(gains)} cases)."
         )
     if change is not None:
-        parts = {"f1_right": "answers right (D_J+)", "f1_wrong": "answers wrong (D_J-)"}
+        parts = {"f1_right": "answers correctly (D_J+)", "f1_wrong": "answers incorrectly (D_J-)"}
         sentences += [_change_sentence(change, key, part) for key, part in parts.items()]
     return tuple(filter(None, sentences))
 

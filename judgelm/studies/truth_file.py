@@ -74,7 +74,7 @@ def truth_from_row(kind: type[Truth], row: Mapping[str, Any], location: str) -> 
         needed = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
         raise InputError(
             f'{location}: field "{finding["loc"][0]}": {finding["msg"]}, got {row.get(str(finding["loc"][0]))!r}; '
-            f"each line needs {needed}; omit unknown fields"
+            f"required fields: {needed}; leave out fields without a value"
         ) from error
 
 

@@ -145,13 +145,13 @@ class TuningResult:
             return f"{self.chosen} was the only candidate."
         if self.chosen != self.default:
             return (
-                f"{self.chosen} is chosen. On held-out questions, choosing with labels gains "
+                f"{self.chosen} is chosen. On held-out questions, using the labels to choose gains "
                 f"{format_points(self.gain)} over {self.default}."
             )
         reason = f"{self.default} is the best candidate on these {self.n} pairs"
         if self.best != self.default:
             reason = f"On these {self.n} pairs, {self.best} is not significantly better than {self.default}"
-        gain = f"choosing with labels gains {format_points(self.gain)} on held-out questions"
+        gain = f"using the labels to choose gains {format_points(self.gain)} on held-out questions"
         needed = "The choice makes no difference on held-out questions."
         if self.pairs_needed is not None:
             size = "this size" if self.gain.value > 0 else "5 points"

@@ -41,7 +41,7 @@ def test_failures_are_left_out_and_counted_with_their_labels():
     assert claim.counts.labels_of_failed == 2
     assert "4 judgments failed and are excluded (2 of them labelled)" in claim.warnings[0]
     judged, samples = run([None] * 3)
-    with pytest.raises(InputError, match="none of 3 judgments has a verdict"):
+    with pytest.raises(InputError, match="none of the 3 judgments has a verdict"):
         claim_win_rate(judged, {}, samples)
 
 

@@ -69,7 +69,7 @@ def test_all_failed_has_no_excluded_numbers():
     [
         ([once("x", 8, 3)], Label(sample_id="a", winner=1), "'x' and 'a'"),
         ([once("a", 8, 3)] * 2, Label(sample_id="a", winner=1), "a has two judgments"),
-        ([once("a", 8, 3)], Label(sample_id="a", winner=None, scores=(8, 6, 5)), "got scores of 3 answers"),
+        ([once("a", 8, 3)], Label(sample_id="a", winner=None, scores=(8, 6, 5)), "got scores for 3 answers"),
     ],
 )
 def test_what_cannot_be_joined_is_an_error(judgments, label, finding):

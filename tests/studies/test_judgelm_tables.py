@@ -140,7 +140,7 @@ def test_the_cost_is_time_on_gpus_against_the_tokens_of_an_api():
     result = paper_tables({3: [run((1, 1, 1, 1), timing=timing, method="a", model_size="7B")]}, prices)
     [row] = table(result, "table-3")
     assert [row[key] for key in ("gpu_usd", "api_usd", "cost_ratio")] == pytest.approx([0.5, 46.5, 0.5 / 46.5])
-    assert "0.50 USD, 1.1 % of the 46.50 USD" in result.findings[0]
+    assert "1.1 % of the API cost of 46.50 USD" in result.findings[0]
 
 
 @pytest.mark.parametrize(

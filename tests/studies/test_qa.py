@@ -74,7 +74,7 @@ def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked
     [judged] = table(result, "judges")
     assert [judged[key] for key in ("exact_match", "judge", "not_judged", "off_grammar")] == [1, 1, 1, 1]
     assert result.counts["without_label"] == 2
-    assert "1 of 4 answers failed" in result.warnings[0]
+    assert "1 of 4 answers have no label" in result.warnings[0]
     assert "1 of 4 answers were not judged" in result.warnings[1]
     [row] = table(study(FOUR, runs, failures="as_incorrect"), "scores")
     assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)

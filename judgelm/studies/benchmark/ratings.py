@@ -27,7 +27,7 @@ def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
     verdict = joined.judgment.verdict
     if verdict is None or isinstance(verdict, GradeVerdict):
         return None if verdict is None else verdict.score
-    raise InputError(f"judgment {joined.judgment.sample_id}: expected a grade of one {wanted}")
+    raise InputError(f"judgment {joined.judgment.sample_id}: expected a grade for one {wanted}")
 
 
 def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
@@ -48,7 +48,7 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
     }
     for first, second in combinations(range(min(map(len, gradings))), 2):
         sides = ([scores[first] for scores in gradings], [scores[second] for scores in gradings])
-        name = f"GPT-4, gradings {first + 1} and {second + 1}"
+        name = f"GPT-4, grades {first + 1} and {second + 1}"
         correlations[name] = grade_correlation(*sides, None, clusters, resampling)
     values = {name: [getattr(numbers, key) for key in _NUMBERS] for name, numbers in correlations.items()}
     rows = [(name, correlations[name].n, *numbers) for name, numbers in values.items()]
@@ -107,7 +107,7 @@ def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling)
 
 def _truth(joined: JoinedJudgment) -> bool:
     if joined.label.scores not in ((0.0,), (1.0,)):
-        raise InputError(f"row {joined.label.sample_id}: no annotator verdict; pass the imported rows")
+        raise InputError(f"row {joined.label.sample_id}: no human verdict; pass the imported rows")
     return joined.label.scores == (1.0,)
 
 

@@ -177,7 +177,7 @@ def test_families_are_told_by_name_or_given():
     ]  # fmt: skip
     given = families_given({"F": ["x", "y"]})
     assert (given("x"), given("z")) == ("F", None)
-    with pytest.raises(ValueError, match="x is in F and in G"):
+    with pytest.raises(ValueError, match="x is in both F and G"):
         families_given({"F": ["x"], "G": ["x"]})
 
 
