@@ -172,7 +172,7 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 
 
 def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Return Cohen's kappa without weights; None if all labels are equal.
+    """Return unweighted Cohen's kappa; None if all labels are equal.
 
     Resamples whose labels are all equal are excluded; if they exceed 5 %, the interval is NaN.
 

@@ -51,7 +51,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """The rating of a model; rank 1 is the strongest or unbeaten.
+    """The rating of a model; unbeaten models rank first.
 
     Attributes:
         elo: Elo rating; an interval bound is infinite if it is not determined by the matches.
@@ -159,7 +159,7 @@ def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """`design` has shape (kinds, models + optional position); `sums` (wins and matches), (questions, kinds, 2)."""
+    """Shapes: `design` (kinds, models + optional position); `sums` of wins and matches (questions, kinds, 2)."""
 
     models: Sequence[str]
     design: Floats

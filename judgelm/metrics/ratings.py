@@ -20,7 +20,7 @@ Scaling = Literal["maximum", "unit"]
 COMPLETION = ["item", "dimension", "model"]
 
 FamilyOf = Callable[[str], str | None]
-"""Returns the family for the name of a judge or model; None if unknown."""
+"""Function that returns the family of a judge or model; None if unknown."""
 
 _PATTERNS: dict[str, str] = read_yaml(Path(__file__).with_name("families.yaml"))
 
@@ -166,7 +166,7 @@ def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
 
 
 def without_models(paired: PairedRatings, models: Collection[str], *, judges_too: bool = False) -> PairedRatings:
-    """Exclude completions by models (as in the paper) and optionally their judgments (as in the authors' R code)."""
+    """Exclude the completions of `models` (as in the paper) and optionally their judgments (as in the R code)."""
     rows = ~paired.frame["model"].isin(models)
     if judges_too:
         rows &= ~paired.frame["judge"].isin(models)
@@ -270,7 +270,7 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 
 
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
-    """Compute the share of attention checks rated below the middle of the scale; the paper has no threshold."""
+    """Compute the share of attention checks rated below the middle of the scale; the paper gives no threshold."""
     scored = checks[checks["score"].notna()]
     if scored.empty:
         return None

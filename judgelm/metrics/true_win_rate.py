@@ -174,7 +174,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Estimate how many labels a PPI++ interval of at most `width` requires; None if labelling all is not enough."""
+    """Estimate how many labels a PPI++ interval of at most `width` requires; None if more than all pairs."""
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
         raise ValueError(f"labels needed: expected at least {MIN_LABELS} labels and a width above 0")

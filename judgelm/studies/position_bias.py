@@ -1,4 +1,4 @@
-"""How answer order affects a judge's verdicts, per group of pairs (for example, per model). No labels are needed.
+"""Measure how answer order affects a judge's verdicts, for each group of pairs. No labels are needed.
 
 Source: JudgeLM, section 3.2 and Table 4 (consistency and bias); FairEval (Wang et al. 2023) for GPT-4.
 """

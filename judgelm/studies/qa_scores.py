@@ -29,7 +29,7 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 QaFailureHandling = Literal["excluded", "as_incorrect"]
 
 AuthorsRule = Literal["first", "last_on_line"]
-"""How the original code finds the label.
+"""The original code's rules for finding the label.
 
 `first`: in the first tags, or in the whole reply if it has no tags. `last_on_line` (for Mistral): in the last tags on a
 line.
@@ -82,7 +82,7 @@ class QaRun:
         return None if judgment is None else called_correct(judgment)
 
     def by_exact_match(self, answer: QaAnswer) -> bool:
-        """Return whether the answer was labelled without calling the judge."""
+        """Return whether the label is from an exact match."""
         judgment = self.judgments.get(answer.id)
         return judgment is not None and judgment.decided_by == "exact_match"
 
@@ -180,7 +180,7 @@ Labelling = Callable[[QaAnswer], bool | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """How to count unlabelled answers, and how to resample."""
+    """Options for counting unlabelled answers and for resampling."""
 
     failures: QaFailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)

@@ -91,7 +91,7 @@ class Layouts:
         return [pair for group in self._file["tables"][name]["columns"] for pair in group.items()]
 
     def table(self, name: str, rows: Iterable[Row], /, *computed: Column, **words: object) -> Table:
-        """Build a table with the `computed` columns last; `words` fill in the fields of its texts."""
+        """Build a table with the `computed` columns last; `words` are the values for fields in its texts."""
         layout = {"name": name} | self._file["tables"][name]
         del layout["columns"]
         shown = [

@@ -29,12 +29,12 @@ def format_percents(estimate: Estimate) -> str:
 
 
 def by_sign(difference: Estimate, above: str, below: str, neither: str) -> str:
-    """Choose a phrase by whether the interval is above 0, below 0, or contains 0."""
+    """Choose a phrase depending on whether the interval is above, below, or around 0."""
     return above if difference.low > 0 else below if difference.high < 0 else neither
 
 
 def few_pairs_sentence(n: int, kind: str = "pairs") -> str:
-    """Return a warning that n pairs are few."""
+    """Return a warning about a small number of pairs."""
     return f"There are only {n:,} {kind}; rely on the intervals rather than on the point estimates."
 
 

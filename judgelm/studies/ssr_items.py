@@ -28,7 +28,7 @@ Outcome = Literal["right", "wrong", "split"]
 
 SplitRule = Literal["wrong", "half", "tie"]
 SPLIT_RULES: tuple[SplitRule, ...] = ("wrong", "half", "tie")
-"""How to count a split: as wrong, as half right, or as a tie, which is excluded."""
+"""Ways to count a split: as wrong, as half right, or as a tie, which is excluded."""
 
 _PLACES: Mapping[str, int] = {"1": 0, "a": 0, "2": 1, "b": 1}
 _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("nan")}

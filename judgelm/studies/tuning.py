@@ -26,7 +26,7 @@ MIN_DECIDED = 20
 _SAME = 1e-9
 
 _POWER_REACH = 1.96 + 0.84
-"""Effect size, in standard errors, that is significant at the 5 % level with 80 % power."""
+"""Effect size, in standard errors, that is detected at the 5 % level with 80 % power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
