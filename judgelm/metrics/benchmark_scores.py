@@ -74,7 +74,7 @@ def section_scores(
     members = [{name} for name in names] + [set(subsets) for subsets in subsets_by_section.values()] + [set(names)]
     bases = [Basis(rows=np.array([prompt.subset in inside for prompt in scored]), kind="share") for inside in members]
     estimates = defined_estimates(values, statistic, bases, [prompt.cluster for prompt in scored], resampling)
-    sized = [score for score in estimates if score is not None]  # none is None because each subset has a prompt
+    sized = [score for score in estimates if score is not None]  # no score is None because each subset has a prompt
     return SectionScores(
         subsets=dict(zip(names, sized[: len(names)], strict=True)),
         sections=dict(zip(subsets_by_section, sized[len(names) : -1], strict=True)),

@@ -292,7 +292,7 @@ def join(
         InputError: no ids match, or the order rule does not apply to a judgment.
     """
     twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
-    interned: dict[Orders | None, Orders | None] = {}  # most rows share a few values
+    interned: dict[Orders | None, Orders | None] = {}  # most rows have the same few values
     rows = [
         JoinedPair(
             id=key,

@@ -176,7 +176,7 @@ def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
 def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
     solved = majority(_answers(always) or _answers(never))
     without, guided = pair_outcome(never, truth.winner), pair_outcome(always, truth.winner)
-    assert without is not None  # failures were excluded above
+    assert without is not None  # the caller excludes failures
     assert guided is not None
     return SsrItem(
         id=truth.id,

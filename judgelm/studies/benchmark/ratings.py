@@ -41,7 +41,7 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
         "judge and GPT-4": grade_correlation(
             [grade for grade in grades if grade is not None],
             [float(np.mean(gradings[index])) for index in graded],
-            [float(np.median(gradings[index])) for index in graded],  # for kappa, which requires whole grades
+            [float(np.median(gradings[index])) for index in graded],  # because kappa requires whole grades
             [clusters[index] for index in graded],
             resampling,
         )
