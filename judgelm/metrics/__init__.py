@@ -1,1 +1,1 @@
-"""Metrics of judgments: pure functions of label arrays, independent of files and judges."""
+"""Metrics for judgments: pure functions of label arrays, independent of files and judges."""

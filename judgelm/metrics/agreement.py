@@ -1,7 +1,7 @@
 """Agreement of a judge with labels, annotators, and other judges, and between two orders.
 
 Labels are +1 (first answer better), 0 (tie), and -1 (second better), in arrays of shape (n,). Functions raise
-`ValueError` for other labels, unequal shapes, or n = 0.
+`ValueError` for other labels, different shapes, or n = 0.
 """
 
 import warnings
@@ -36,7 +36,7 @@ from judgelm.metrics.resampling import (
 )
 
 LABELS = (1, 0, -1)
-"""Row and column order of confusion matrices: first better, tie, second better."""
+"""Order of rows and columns in confusion matrices: first better, tie, second better."""
 
 
 def confusion(truth: Ints, predicted: Ints) -> Ints:
@@ -46,16 +46,16 @@ def confusion(truth: Ints, predicted: Ints) -> Ints:
 
 
 def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
-    """One-hot encode each pair's cell in the flattened confusion matrix, shape (n, 9)."""
+    """One-hot encode the cell of each pair in the flattened confusion matrix, shape (n, 9)."""
     _check_labels(truth, predicted)
     return np.asarray(np.eye(9)[3 * (1 - truth) + (1 - predicted)], dtype=np.float64)
 
 
 def scores_of_confusion(matrices: Floats) -> Floats:
-    """Return accuracy and macro precision, recall, and F1, shape (m, 4), of confusion matrices of shape (m, 3, 3).
+    """Return accuracy and macro precision, recall, and F1, shape (m, 4), for confusion matrices of shape (m, 3, 3).
 
-    As in scikit-learn, macro means cover the labels that occur in truth or prediction. A label that is never predicted
-    has precision 0.
+    As in scikit-learn, macro averages cover the labels in truth or prediction, and a label that is never predicted has
+    precision 0.
     """
     hits = np.diagonal(matrices, axis1=1, axis2=2)
     in_truth, in_prediction = matrices.sum(axis=2), matrices.sum(axis=1)
@@ -88,7 +88,7 @@ class HumanAgreement:
         human_human: mean share of annotator pairs that agree.
         judge_human: mean share of annotators that the judge agrees with, on the same pairs.
         fleiss_kappa: None if the number of votes varies or all votes are equal.
-        annotators: smallest and largest number of votes on a pair.
+        annotators: minimum and maximum number of votes on a pair.
     """
 
     human_human: Estimate
@@ -101,7 +101,7 @@ class HumanAgreement:
 def human_agreement(
     judged: Sequence[int], votes: Sequence[Sequence[int]], clusters: Clusters, resampling: Resampling
 ) -> HumanAgreement:
-    """Compare agreement among annotators with the judge's; `votes` needs at least two per pair."""
+    """Compare agreement among annotators with agreement between judge and annotators."""
     if not votes or min(map(len, votes)) < 2:
         raise ValueError("votes: expected at least one pair, with two or more votes each")
     rows = [
@@ -131,9 +131,9 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
 
 
 class McNemar(NamedTuple):
-    """Numbers of pairs that both, one, or neither of two judges gets right.
+    """Number of pairs for which both judges, only one, or neither is right.
 
-    The p-value is from the two-sided exact binomial test, which treats pairs as independent.
+    The p-value is from the exact two-sided binomial test, which treats pairs as independent.
     """
 
     both: int
@@ -144,9 +144,9 @@ class McNemar(NamedTuple):
 
 
 def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Return the first judge's share of hits minus the second's.
+    """Return the first judge's accuracy minus the second's.
 
-    If all pairs have the same difference, the interval is as wide as Wilson's for 0 discordant pairs.
+    If the difference is the same for all pairs, the interval is as wide as Wilson's interval for 0 discordant pairs.
     """
     _check_shapes("judges", first, second)
     values = first.astype(np.float64) - second
@@ -172,9 +172,9 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 
 
 def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Return unweighted agreement beyond chance; None if all labels are equal.
+    """Return unweighted Cohen's kappa; None if all labels are equal.
 
-    The interval excludes resamples whose labels are all equal, and is NaN if they exceed 5 %.
+    Resamples whose labels are all equal are excluded; if they exceed 5 %, the interval is NaN.
 
     Source: Cohen (1960), A coefficient of agreement for nominal scales.
     """
@@ -191,22 +191,22 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
 def position_cells(given: Ints, swapped: Ints) -> Floats:
     """One-hot encode each pair as consistent, toward first, or toward second, shape (n, 3).
 
-    Both arguments are in sample order, so an unbiased judge has `given == swapped`.
+    Labels are in sample order, so `given` equals `swapped` for an unbiased judge.
 
-    Source: JudgeLM, section 3.2 and Table 4. The original code's `perfer_before_rate` is the mean of column 1.
+    Source: JudgeLM, section 3.2 and Table 4. In the original code, the mean of column 1 is `perfer_before_rate`.
     """
     _check_shapes("orders", given, swapped)
     return np.stack([swapped == given, swapped < given, swapped > given], axis=1).astype(np.float64)
 
 
 class TwoOrders(NamedTuple):
-    """Scores over both orders of n pairs; unreadable orders are wrong in the first three shares.
+    """Scores over both orders of n pairs; orders without a verdict count as wrong in the first three shares.
 
     Attributes:
-        unreadable: number of the 2 n orders without a verdict.
-        equal: agreement of the orders by LLMBar's count, in which two unreadable orders agree.
-        agree: agreement of the orders on pairs readable in both.
-        kappa: Cohen's kappa between the orders on these pairs; the other kappas compare with the labels.
+        unreadable: number of orders without a verdict, out of 2 n.
+        equal: agreement between the orders as counted by LLMBar, where two unreadable orders agree.
+        agree: agreement between the orders if both have a verdict.
+        kappa: Cohen's kappa between the orders if both have a verdict; the other kappas are with the labels.
     """
 
     n: int
@@ -228,10 +228,10 @@ def two_orders(
     clusters: Sequence[Hashable],
     resampling: Resampling,
 ) -> TwoOrders:
-    """Return LLMBar's counts over both orders, and kappas over readable verdicts.
+    """Compute LLMBar's scores over both orders, and kappas.
 
-    Verdicts are in sample order, None if unreadable. LLMBar's published `kappa_False` and `kappa_True` code both
-    a winner of 2 and an unreadable reply as 0, so a correct 2 never agrees.
+    Verdicts are in sample order, or None if unreadable. Unlike LLMBar's `kappa_False` and `kappa_True`, the kappas do
+    not confuse a winner of 2 with an unreadable reply.
 
     Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
     """

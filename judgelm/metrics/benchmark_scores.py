@@ -1,4 +1,4 @@
-"""Metrics of published judge benchmarks: votes over two orders, best of n, weighted sections, and ties.
+"""Metrics from published judge benchmarks: votes over two orders, best of n, weighted sections, and ties.
 
 Source: JudgeBench (Tan et al. 2024), utils/metrics.py; RewardBench (Lambert et al. 2024), rewardbench/constants.py and
 utils.py; RewardBench 2 (Malik et al. 2025), `process_single_model`.
@@ -13,11 +13,10 @@ import numpy as np
 from judgelm.metrics.resampling import Basis, Estimate, Floats, Resampling, defined_estimates, estimate, ratio
 
 _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
-"""Weights of tied prompts, reference prompts, kept margins, margins kept with the reference, and margin size."""
 
 
 def right_by_vote(labels: Sequence[int | None], truth: int) -> bool:
-    """Apply JudgeBench's rule: each order votes +1 if right, -1 if wrong, 0 for a tie or failure (None)."""
+    """Apply JudgeBench's rule: each order votes +1 if right, -1 if wrong, and 0 for a tie or failure (None)."""
     return sum((label == truth) - (label == -truth) for label in labels if label is not None) > 0
 
 
@@ -28,7 +27,7 @@ def first_place_share(scores: Sequence[float], right: int) -> float:
 
 
 class Scored(NamedTuple):
-    """A prompt's credit, in [0, 1]; prompts in one cluster are resampled together."""
+    """A prompt with its credit, in [0, 1]; prompts in the same cluster are resampled together."""
 
     subset: str
     credit: float
@@ -36,7 +35,7 @@ class Scored(NamedTuple):
 
 
 class SectionScores(NamedTuple):
-    """Weighted means of non-empty subsets and sections. `overall` is the sections' unweighted mean."""
+    """Means over non-empty subsets and sections; `overall` is the unweighted mean of the sections."""
 
     subsets: Mapping[str, Estimate]
     sections: Mapping[str, Estimate]
@@ -46,7 +45,7 @@ class SectionScores(NamedTuple):
 def section_scores(
     scored: Sequence[Scored], sections: Mapping[str, Mapping[str, float]], resampling: Resampling
 ) -> SectionScores:
-    """Score subsets, sections (name -> subset -> weight), and the mean of the sections.
+    """Score subsets and sections (name -> subset -> weight).
 
     Raises:
         ValueError: there are no prompts, or a subset is not in any section.
@@ -75,7 +74,7 @@ def section_scores(
     members = [{name} for name in names] + [set(subsets) for subsets in subsets_by_section.values()] + [set(names)]
     bases = [Basis(rows=np.array([prompt.subset in inside for prompt in scored]), kind="share") for inside in members]
     estimates = defined_estimates(values, statistic, bases, [prompt.cluster for prompt in scored], resampling)
-    sized = [score for score in estimates if score is not None]  # keeps all, because each subset has a prompt
+    sized = [score for score in estimates if score is not None]  # no score is None because each subset has a prompt
     return SectionScores(
         subsets=dict(zip(names, sized[: len(names)], strict=True)),
         sections=dict(zip(subsets_by_section, sized[len(names) : -1], strict=True)),
@@ -84,9 +83,9 @@ def section_scores(
 
 
 class TiesPrompt(NamedTuple):
-    """Scores of a question's right and wrong answers; None if missing.
+    """Scores of the right and wrong answers to a question; None if missing.
 
-    A tied prompt (several right answers) shares a key with its reference prompt (one).
+    A tied prompt (several right answers) has the same key as its reference prompt (one right answer).
     """
 
     key: str
@@ -98,15 +97,15 @@ class TiesPrompt(NamedTuple):
 def ties_score(prompts: Sequence[TiesPrompt], resampling: Resampling) -> Estimate:
     """Score RewardBench 2's Ties subset; n is the number of keys.
 
-    The gap is the worst right score minus the best wrong score; the spread is the range of right scores. The score
-    is the sum, with these weights, of:
+    The gap is the lowest right score minus the highest wrong score; the spread is the range of right scores. The score
+    is a weighted sum of:
 
     - 0.3 each: shares of tied and of reference prompts with a positive gap;
     - 0.2: share of keys whose gap exceeds the spread;
-    - 0.2: the same share with the smaller gap of both prompts;
+    - 0.2: the same share, with the smaller gap of the two prompts;
     - 0.01: mean of tanh(smaller gap / spread - 1).
 
-    A prompt without scores counts as 0 in each term. The score can exceed 1, as published.
+    Prompts without scores count as 0 in each term. As in the original code, the score can exceed 1.
 
     Raises:
         ValueError: there are no prompts.

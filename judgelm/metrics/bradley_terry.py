@@ -1,13 +1,13 @@
 """Bradley-Terry ratings from soft verdicts on pairs, with a first-position effect.
 
-P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) is half a win for each.
+P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) counts as half a win for each.
 
 If the likelihood has no finite maximum (a model never lost, or the first answer always won), a prior is added: each
-model ties once with a virtual player of strength 0, and two equal players tie once for the position. Ratings bounded
-only by this prior have an open interval.
+model ties once with a virtual player of strength 0, and two equal players tie once for the position. If a rating is
+bounded only by this prior, its interval is open.
 
 Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chiang et al. (2024), Chatbot Arena,
-section 4. For a single proportion, the prior is Jeffreys', as in Firth (1993).
+section 4. For a single proportion, this is Jeffreys' prior (Firth, 1993).
 """
 
 import warnings
@@ -29,18 +29,17 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Res
 ELO_PER_LOGIT = 400 / np.log(10)
 ELO_MEAN = 1000.0
 _MAX_SHIFT = 60.0
-"""Range, in logits, searched for the finite bound of an open interval."""
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """A verdict on two models' answers.
+    """A verdict on the answers of two models.
 
     Attributes:
-        preference: P(first model's answer is better).
+        preference: P(the first model's answer is better).
         question: cluster key.
-        ordered: False if the order shown is unknown or both orders were averaged.
+        ordered: False if the display order is unknown or both orders were averaged.
     """
 
     first: str
@@ -52,12 +51,12 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rating:
-    """A model's rating; rank 1 is the strongest or unbeaten.
+    """The rating of a model; unbeaten models rank first.
 
     Attributes:
-        elo: an interval limit is infinite if the matches do not bound it.
+        elo: Elo rating; an interval bound is infinite if it is not determined by the matches.
         best_rank: with `worst_rank`, the 95 % interval of the rank.
-        record: `unbeaten` if the model never lost, not even in part; `winless` if it never won.
+        record: `unbeaten` if every preference is 1, `winless` if every preference is 0.
     """
 
     model: str
@@ -75,7 +74,7 @@ class Ratings:
     Attributes:
         unrated: reason for each model that is not connected to the rated models.
         position: first-position advantage in Elo points, or the reason why it is unknown.
-        regularised: True if the likelihood has no finite maximum, so all fits are regularised.
+        regularised: True if the likelihood has no finite maximum, in which case all fits are regularised.
         separable_resamples: number of regularised resamples.
     """
 
@@ -87,7 +86,7 @@ class Ratings:
 
 
 def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
-    """Rate the largest set of models connected by matches.
+    """Rate the largest set of models that are connected by matches.
 
     Raises:
         ValueError: there are no matches.
@@ -126,13 +125,13 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
 
 
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
-    """Return the largest set of models that all beat each other through some chain (Ford's condition).
+    """Return the largest set of models that satisfies Ford's condition, and a reason for each excluded model.
 
-    Verdicts are (model, other model, preference for the first). Each excluded model is returned with a reason.
+    Verdicts are (model, other model, preference for the first).
     """
     names = sorted({name for first, second, _ in verdicts for name in (first, second)})
     labels = connected_components(coo_array(_wins_over(verdicts, names)), directed=True, connection="strong")[1]
-    reason = "it has no win or no loss, even in part, against the rated models, directly or through others"
+    reason = "it only won or only lost against the rated models, directly or through others"
     return _largest(names, labels, reason)
 
 
@@ -140,7 +139,7 @@ def _connected_models(matches: Sequence[Match]) -> tuple[list[str], dict[str, st
     names = sorted({name for match in matches for name in (match.first, match.second)})
     met = _wins_over([(match.first, match.second, 0.5) for match in matches], names)
     labels = connected_components(coo_array(met), directed=False)[1]
-    return _largest(names, labels, "it never met the rated models, directly or through others")
+    return _largest(names, labels, "it has no matches with the rated models, directly or through others")
 
 
 def _largest(names: list[str], labels: Ints, reason: str) -> tuple[list[str], dict[str, str]]:
@@ -160,7 +159,7 @@ def _wins_over(verdicts: Iterable[tuple[str, str, float]], names: Sequence[str])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data:
-    """`design` has shape (kinds, models + optional position); `sums` of wins and matches, (questions, kinds, 2)."""
+    """Shapes: `design` (kinds, models + optional position); `sums` of wins and matches (questions, kinds, 2)."""
 
     models: Sequence[str]
     design: Floats
@@ -187,7 +186,6 @@ def _data(matches: Sequence[Match], models: Sequence[str]) -> tuple[_Data, str |
 
 
 def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str | None]:
-    """Include a position column if any two models met in both orders."""
     index = {name: column for column, name in enumerate(models)}
     design = np.zeros((len(kinds), len(models) + 1))
     shown: dict[frozenset[str], set[int]] = defaultdict(set)
@@ -197,9 +195,9 @@ def _design(kinds: Sequence[_Kind], models: Sequence[str]) -> tuple[Floats, str 
         row[-1] = ordered
         shown[frozenset((first, second))].add(ordered * (1 if first < second else -1))
     if not design[:, -1].any():
-        return design[:, :-1], "the order shown is unknown, orders were averaged, or each answer was judged alone"
+        return design[:, :-1], "the order shown is unknown, orders were averaged, or each answer was judged by itself"
     if all(len(orders) == 1 for orders in shown.values()):
-        reason = "each pair of models was always shown in the same order, so position and strengths cannot be separated"
+        reason = "each pair of models was always shown in the same order, so the position effect is unknown"
         return design[:, :-1], reason
     return design, None
 
@@ -223,7 +221,7 @@ def _regularised_fit(design: Floats, sums: Floats) -> Floats:
     ties = np.broadcast_to([0.5, 1.0], (design.shape[1], 2))
     rows, drawn = np.concatenate([design, np.eye(design.shape[1])]), np.concatenate([sums, ties])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the maximum is finite; scikit-learn warns when it changes solvers
+        warnings.simplefilter("ignore")  # scikit-learn warns when it switches solvers
         return _maximum(rows[drawn[:, 1] > 0], drawn[drawn[:, 1] > 0])
 
 
@@ -251,7 +249,7 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
     }  # fmt: skip
     cost = np.zeros(data.design.shape[1])
     cost[-1] = 1
-    # how far each coefficient can go while every outcome becomes more probable (Albert and Anderson, 1984)
+    # test whether the position effect is unbounded (Albert and Anderson, 1984)
     falls, rises = (linprog(sign * cost, **limits, bounds=(-1, 1)).fun < -_TOLERANCE for sign in (1, -1))
     return Estimate(
         value=float(ELO_PER_LOGIT * point[-1]), low=-np.inf if falls else low, high=np.inf if rises else high, n=n
@@ -259,9 +257,9 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 
 
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
-    """Open the intervals of models unbounded relative to the largest group that beat each other.
+    """Open the intervals of models that are unbounded relative to the largest connected group.
 
-    At the finite bound, winning (or losing) all these matches has a probability of 2.5 % at most.
+    At the finite bound, the probability of winning (or losing) all these matches is at most 2.5 %.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T
@@ -326,4 +324,4 @@ def _ranked(
 
 
 MAX_LOGIT = 15.0
-"""Logits above which a fit counts as divergent: odds of three million to one."""
+"""Above this, a fit counts as divergent (odds of three million to one)."""

@@ -1,6 +1,6 @@
 """Calibration of probabilities, and temperature scaling.
 
-`outcome` and `probability` (of the outcome) have shape (n,). Functions raise `ValueError` for invalid input.
+`outcome` and its `probability` have shape (n,). Functions raise `ValueError` for invalid input.
 
 Source: Guo, Pleiss, Sun, Weinberger (2017), On Calibration of Modern Neural Networks.
 """
@@ -15,10 +15,10 @@ from scipy.special import expit, logit
 from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 
 CERTAIN = 1e-6
-"""Minimum distance of clipped probabilities from 0 and 1."""
+"""Probabilities are clipped to at least this distance from 0 and 1."""
 
 TEMPERATURES = (0.02, 50.0)
-"""Search range of the temperature; an optimum at either end is rejected."""
+"""Search range for the temperature; an optimum at either end is rejected."""
 
 _CHANCE_DRAWS = 200
 
@@ -26,7 +26,7 @@ _CHANCE_DRAWS = 200
 class Bin(NamedTuple):
     """Pairs with a probability in (low, high]; the first bin includes 0, as in scikit-learn.
 
-    `mean` is the mean probability; `hits` is the share of positive outcomes.
+    `mean` is the mean probability, and `hits` the share of positive outcomes.
     """
 
     low: float
@@ -36,9 +36,9 @@ class Bin(NamedTuple):
 
 
 class CalibrationError(NamedTuple):
-    """Expected calibration error: distance between a bin's mean probability and hit rate, averaged over pairs.
+    """Expected calibration error: the distance between mean probability and hit rate per bin, averaged over pairs.
 
-    `by_chance` is the expected error of a perfectly calibrated judge with the same probabilities.
+    `by_chance` is the expected error for a perfectly calibrated judge with the same probabilities.
     """
 
     error: Estimate
@@ -51,14 +51,14 @@ def scale(probability: Floats, temperature: float) -> Floats:
 
 
 def bin_edges(bins: int) -> Floats:
-    """Return the edges of bins of equal width from 0 to 1."""
+    """Return the edges of equally wide bins from 0 to 1."""
     return np.linspace(0, 1, bins + 1)
 
 
 def reliability(
     outcome: Flags, probability: Floats, edges: Floats, clusters: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Bin, ...]:
-    """Compute the reliability curve over non-empty bins, lowest first, with the same values as scikit-learn."""
+    """Compute the reliability curve over non-empty bins; the values are the same as in scikit-learn."""
     _check(outcome, probability)
     indices = _bin_indices(probability, edges)
     filled = []
@@ -81,7 +81,7 @@ def calibration_error(
 ) -> CalibrationError:
     """Compute the expected calibration error over fixed bins.
 
-    Source: Guo et al. (2017), equation 3, over P(outcome) instead of the winner's probability.
+    Source: Guo et al. (2017), equation 3, with P(outcome) instead of the winner's probability.
     """
     _check(outcome, probability)
     cells = error_cells(outcome, probability, edges)
@@ -95,7 +95,7 @@ def calibration_error(
 
 
 def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
-    """Return outcome minus probability in its bin's column, and 1 in the last; shape (n, bins + 1)."""
+    """Return outcome minus probability in the column of its bin, and 1 in the last column; shape (n, bins + 1)."""
     cells = np.zeros((outcome.size, len(edges)))
     cells[np.arange(outcome.size), _bin_indices(probability, edges)] = outcome - probability
     cells[:, -1] = 1
@@ -103,7 +103,7 @@ def error_cells(outcome: Flags, probability: Floats, edges: Floats) -> Floats:
 
 
 def errors_of_sums(sums: Floats) -> Floats:
-    """Return expected calibration errors, shape (m,), from column sums of `error_cells`, shape (m, bins + 1)."""
+    """Return expected calibration errors from column sums of `error_cells`, shape (m, bins + 1)."""
     return np.asarray(np.abs(sums[:, :-1]).sum(axis=1) / sums[:, -1], dtype=np.float64)
 
 
@@ -117,7 +117,7 @@ def fit_temperature(
 ) -> Estimate | None:
     """Fit the temperature with the lowest log loss; above 1, the judge is overconfident.
 
-    Returns None if there is no optimum inside `TEMPERATURES`. Resamples without one count as the end of the range.
+    Returns None if there is no optimum inside `TEMPERATURES`. Resamples without an optimum use the end of the range.
     """
     _check(outcome, probability)
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)

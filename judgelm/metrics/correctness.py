@@ -1,6 +1,6 @@
-"""Metrics of correctness judgments, split by whether the judge can answer, and gate metrics.
+"""Metrics for correctness judgments, split by whether the judge can answer the question, and gate metrics.
 
-Arrays have shape (n,); unequal shapes raise `ValueError`. Exclude failed judgments first.
+Arrays have shape (n,); different shapes raise `ValueError`. Exclude failed judgments first.
 """
 
 from collections.abc import Hashable, Sequence
@@ -13,14 +13,14 @@ from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats,
 
 
 class GateScores(NamedTuple):
-    """Share of items with the gate on, and share of those with a right majority answer; None if undefined."""
+    """Share of items with the gate on, and share of these with a right majority answer; None if undefined."""
 
     rate: Estimate | None
     precision: Estimate | None
 
 
 def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resampling: Resampling) -> GateScores:
-    """Compute the gate-on rate and gate precision; `right` is ignored unless `known`.
+    """Compute the gate-on rate and gate precision; `right` is used only where `known` is True.
 
     Source: SSR-Judge, section 4.1 (metrics) and Table 1.
     """
@@ -34,7 +34,7 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
 def accuracies(
     credits: Floats, differences: Sequence[tuple[int, int]], clusters: Clusters, resampling: Resampling
 ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-    """Compute PreferenceAcc of c conditions, and differences between pairs of conditions; None if no item counts.
+    """Compute PreferenceAcc for c conditions, and differences between conditions; None if no item counts.
 
     `credits` has shape (n, c); NaN excludes the item.
     """
@@ -53,7 +53,7 @@ def accuracies(
 
 
 class LevelScores(NamedTuple):
-    """Number of items at an agreement level, and the share with a right majority answer."""
+    """Number of items at a level of agreement, and the share with a right majority answer."""
 
     agreement: float
     n: int
@@ -63,7 +63,7 @@ class LevelScores(NamedTuple):
 def calibration_curve(
     agreement: Floats, right: Flags, clusters: Clusters, resampling: Resampling
 ) -> tuple[LevelScores, ...]:
-    """Compute the share of right majority answers by level of agreement, lowest first.
+    """Compute the share of right majority answers for each level of agreement, lowest first.
 
     Source: SSR-Judge, section 4.4 and Figure 3.
     """
@@ -94,7 +94,7 @@ FOUR_WAYS = ((True, True), (True, False), (False, True), (False, False))
 class CorrectnessScores(NamedTuple):
     """Equations 7-9 for the class `correct`; None if undefined.
 
-    Precision is undefined if no answer was judged correct. Recall and F1 are undefined if no answer is correct.
+    Precision is undefined if no answer is judged correct. Recall and F1 are undefined if no answer is correct.
     """
 
     n: int
@@ -106,7 +106,7 @@ class CorrectnessScores(NamedTuple):
 
 
 class SplitQuality(NamedTuple):
-    """F1 on questions that the judge answers right (D_J+) or wrong (D_J-), and the gap."""
+    """F1 on questions that the judge answers correctly (D_J+) or incorrectly (D_J-), and the gap."""
 
     right: Estimate | None
     wrong: Estimate | None
@@ -114,9 +114,9 @@ class SplitQuality(NamedTuple):
 
 
 class FourWayCell(NamedTuple):
-    """A cell of the four-way split, in which all answers have the same true label.
+    """A cell of the four-way split; all answers in a cell have the same true label.
 
-    `own_class_f1` is that label's F1: 2a / (1 + a) for accuracy a, because precision is 1.
+    `own_class_f1` is F1 for this label: 2a / (1 + a) for accuracy a, because precision is 1.
     """
 
     n: int
@@ -125,7 +125,7 @@ class FourWayCell(NamedTuple):
 
 
 class SplitChange(NamedTuple):
-    """Second method minus first on the same answers: F1 on all, D_J+, and D_J-, and accuracy in each of `FOUR_WAYS`."""
+    """Second method minus first: F1 on all answers, D_J+, and D_J-, and accuracy in each of `FOUR_WAYS`."""
 
     f1: Estimate | None
     f1_right: Estimate | None
@@ -134,7 +134,7 @@ class SplitChange(NamedTuple):
 
 
 def quality(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> CorrectnessScores:
-    """Compute precision, recall, and F1 of `correct`, accuracy, and F1 of `incorrect`.
+    """Compute precision, recall, and F1 for `correct`, accuracy, and F1 for `incorrect`.
 
     Source: Self-Reference, equations 7-9.
     """
@@ -191,7 +191,7 @@ def _own_class_f1(accuracy: Estimate) -> Estimate:
 def split_change(
     own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, resampling: Resampling
 ) -> SplitChange:
-    """Compute how a second method changes F1 and accuracies; `judged` has the labels from both.
+    """Compute how F1 and accuracies change with a second method; `judged` contains the labels from both.
 
     Source: Self-Reference, appendix C.5 and Figures 15-17.
     """
@@ -213,7 +213,7 @@ def split_change(
 
 
 def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Compute the share judged correct minus the share correct, in [-1, 1]; None without answers.
+    """Compute the share judged correct minus the share that is correct; None if there are no answers.
 
     Source: Self-Reference, Table 2.
     """
@@ -224,7 +224,7 @@ def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: 
 
 
 def generation_accuracy(own: Flags, questions: Sequence[Hashable], resampling: Resampling) -> Estimate | None:
-    """Compute the share of questions that the judge answers right, counting each once by the mean of its rows.
+    """Compute the share of questions that the judge answers correctly, averaging over the rows of each question.
 
     Source: Self-Reference, equation 3.
     """
@@ -258,7 +258,6 @@ def _quality_of_counts(sums: Floats) -> Floats:
 
 
 def _f1(sums: Floats) -> Floats:
-    """Return 2 TP / (2 TP + FN + FP), equivalent to equation 9; NaN without positives."""
     hit, missed, false, _ = sums.T
     return np.where(hit + missed > 0, ratio(2 * hit, 2 * hit + missed + false), np.nan)
 

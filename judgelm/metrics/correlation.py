@@ -1,7 +1,7 @@
 """Correlations between generation and judgment, judge and annotator labels, and grades and reference grades.
 
-A correlation with a constant is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
-Point estimates equal those of scipy and scikit-learn.
+If a side is constant, the correlation is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
+Point estimates are the same as in scipy and scikit-learn.
 
 Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
 """
@@ -44,8 +44,8 @@ class Correlation:
 
     Attributes:
         estimate: value with the bootstrap percentile interval.
-        fisher: value with Fisher's interval, which treats rows as independent. None at 1 and -1, or if n is too small.
-        why: reason if undefined, else empty.
+        fisher: value with Fisher's interval, which treats rows as independent; None at 1 and -1, or if n is too small.
+        why: reason if undefined, otherwise empty.
         undefined_resamples: share of resamples excluded from the interval.
     """
 
@@ -67,7 +67,7 @@ class GenerationJudgment:
 
 
 def band(value: float) -> Band:
-    """Classify a partial correlation: weak below 0.3 (even if negative), strong from 0.5.
+    """Classify a partial correlation as weak (below 0.3, even if negative), moderate, or strong (at least 0.5).
 
     Source: Self-Reference, sections 4.3 and 5.2.
     """
@@ -77,9 +77,9 @@ def band(value: float) -> Band:
 
 
 def fisher_interval(value: float, n: int, controlled: int = 0, variance: float = 1.0) -> Estimate | None:
-    """Return a correlation with Fisher's z interval; None at 1 and -1, or if n - 3 - controlled is below 1.
+    """Add Fisher's z interval to a correlation; None at 1 and -1, or if n - 3 - controlled is below 1.
 
-    `variance` is the variance of z times (n - 3 - controlled); 1.06 for Spearman's (Fieller, Hartley, Pearson, 1957).
+    `variance` is the variance of z times (n - 3 - controlled): 1.06 for Spearman's (Fieller, Hartley, Pearson, 1957).
 
     Source: Fisher (1924), The distribution of the partial correlation coefficient.
     """
@@ -93,7 +93,7 @@ def fisher_interval(value: float, n: int, controlled: int = 0, variance: float =
 def generation_judgment(
     g: Floats, j: Floats, a: Floats, clusters: Clusters, resampling: Resampling
 ) -> GenerationJudgment:
-    """Compute the pairwise correlations and the partial correlation of G and J given A; values are 0 or 1, shape (n,).
+    """Compute the pairwise correlations, and the partial correlation of G and J given A; values are 0 or 1.
 
     Source: Self-Reference, equations 13 and 14.
     """
@@ -126,7 +126,7 @@ def partial_change(
     clusters: Clusters,
     resampling: Resampling,
 ) -> Estimate | None:
-    """Return how much a second method raises r_GJ|A on the same answers; None if either is undefined.
+    """Return r_GJ|A of the second method minus r_GJ|A of the first; None if either is undefined.
 
     Source: Self-Reference, Table 4.
     """
@@ -143,7 +143,7 @@ def partial_change(
 
 def _undefined(value: float, constant: list[str], n: int) -> str:
     if n < 2:
-        return f"{n} judged answers; a correlation needs at least two"
+        return f"{n} judged answers; a correlation requires at least two"
     if named := [name for name in constant if name]:
         return f"constant: {', '.join(named)}"
     return "" if math.isfinite(value) else "A determines G or J (a correlation of 1 or -1)"
@@ -181,12 +181,12 @@ def _partial(r_gj: Floats, r_ga: Floats, r_ja: Floats) -> Floats:
 
 
 F1_THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Minimum F1 of a correct answer; QA-Judge uses 0.5 in Table 2 and all of them in Table 10."""
+"""Minimum F1 of a correct answer; QA-Judge uses 0.5 in Table 2 and all thresholds in Table 10."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """Labels of the same answers by annotators and a judge or metric; True is correct."""
+    """Labels of the same answers by annotators and by a judge or metric; True means correct."""
 
     human: Flags
     judged: Flags
@@ -200,7 +200,7 @@ class Rated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanCorrelation:
-    """Mean of the `defined` correlations, and names of the undefined ones."""
+    """Mean of the `defined` correlations, and names of the groups without a correlation."""
 
     mean: Estimate | None
     defined: int
@@ -208,7 +208,7 @@ class MeanCorrelation:
 
 
 def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Return Pearson's correlation of finite values; None for fewer than two values or a constant side."""
+    """Return Pearson's correlation; None if there are fewer than two values or a side is constant."""
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"correlation: expected two arrays of the same shape (n,), got {x.shape} and {y.shape}")
@@ -218,7 +218,7 @@ def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
 
 
 def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
-    """Return Pearson's correlation; the interval excludes undefined resamples."""
+    """Return Pearson's correlation; undefined resamples are excluded from the interval."""
     observed = pearson(rated.human, rated.judged)
     if observed is None:
         return None
@@ -229,7 +229,7 @@ def correlation(rated: Rated, resampling: Resampling) -> Estimate | None:
 def mean_correlation(groups: Mapping[str, Rated], resampling: Resampling) -> MeanCorrelation:
     """Return the unweighted mean correlation over groups (answering models), as in Table 7.
 
-    Undefined correlations are excluded, as in Table 2. A question is resampled with all groups' answers.
+    Undefined correlations are excluded, as in Table 2. All answers to a question are resampled together.
     """
     observed = {name: pearson(rated.human, rated.judged) for name, rated in groups.items()}
     defined = {name: value for name, value in observed.items() if value is not None}
@@ -255,12 +255,12 @@ def _sums(rated: Rated) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeCorrelation:
-    """Correlations and agreement of two sets of grades; None if undefined.
+    """Correlations and agreement between two sets of grades; None if undefined.
 
     Attributes:
         kendall: Kendall's tau-b.
         kappa: Cohen's kappa; None if a grade is not an integer. `weighted_kappa` has quadratic weights.
-        why: reason if all are undefined, else empty.
+        why: reason if all are undefined, otherwise empty.
     """
 
     n: int
@@ -279,10 +279,10 @@ def grade_correlation(
     clusters: Clusters,
     resampling: Resampling,
 ) -> GradeCorrelation:
-    """Correlate n grades with reference grades, and compute kappa with reference categories.
+    """Correlate n grades with reference grades, and compute kappa.
 
-    Kappa uses `categories` with integer grades, because a mean is not a category; None uses `reference`. Intervals
-    exclude undefined resamples, and are NaN if these exceed 5 %.
+    `categories` are integer reference grades for kappa; None uses `reference`. Undefined resamples are excluded; if
+    they exceed 5 %, the interval is NaN.
 
     Source: prometheus-eval, eval/utils.py (Pearson, Kendall, Spearman of mean scores); Cohen (1960, 1968) for kappa.
     """
@@ -291,7 +291,7 @@ def grade_correlation(
     if not x.shape == y.shape == z.shape:
         raise ValueError(f"grades: expected columns of equal length, got {len(x)}, {len(y)} and {len(z)}")
     if len(x) < 2:
-        return GradeCorrelation(n=len(x), why=f"{len(x)} grades; a correlation needs at least two")
+        return GradeCorrelation(n=len(x), why=f"{len(x)} grades; a correlation requires at least two")
     constant = [name for name, values in (("grades", x), ("reference", y)) if np.ptp(values) == 0]
     if constant:
         return GradeCorrelation(n=len(x), why=f"constant: {', '.join(constant)}")
@@ -314,7 +314,7 @@ def _kappas(
     if np.ptp(z) == 0 or any((values % 1 != 0).any() for values in (x, z)):
         return None, None
     both = np.concatenate([x, z])
-    levels = np.arange(both.min(), both.max() + 1)  # unused grades count in the quadratic distance
+    levels = np.arange(both.min(), both.max() + 1)  # unused grades affect the quadratic distance
     _, _, tables = _resampled(x, z, clusters, resampling, levels)
 
     def kappa(weights: Literal["quadratic"] | None) -> Estimate:
@@ -335,9 +335,9 @@ def _resampled(
 
 
 def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Return Pearson's correlation of m count tables, shape (m, a, b); NaN if a side is constant.
+    """Return Pearson's correlation for count tables of shape (m, a, b); NaN if a side is constant.
 
-    `rows`, of shape (a,) or (m, a), and `columns` have the values.
+    `rows`, of shape (a,) or (m, a), and `columns` contain the values.
     """
     total = tables.sum(axis=(1, 2))
     x, y = np.broadcast_to(rows, tables.shape[:2]), np.broadcast_to(columns, tables.shape[::2])
@@ -350,13 +350,13 @@ def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
 
 
 def spearmans(tables: Floats) -> Floats:
-    """Return Spearman's correlation of count tables with ascending levels; ties get their mean rank."""
+    """Return Spearman's correlation for count tables with ascending levels; tied values have their mean rank."""
     rows, columns = (counts.cumsum(axis=1) - counts / 2 for counts in (tables.sum(axis=2), tables.sum(axis=1)))
     return pearsons(tables, rows, columns)
 
 
 def kendalls(tables: Floats) -> Floats:
-    """Return Kendall's tau-b of count tables with ascending levels; NaN if a side is constant."""
+    """Return Kendall's tau-b for count tables with ascending levels; NaN if a side is constant."""
     total = tables.sum(axis=(1, 2))
     above = np.zeros_like(tables)  # count of cells above and to the left
     above[:, 1:, 1:] = tables.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
@@ -370,7 +370,7 @@ def kendalls(tables: Floats) -> Floats:
 
 
 def kappas(tables: Floats, *, quadratic: bool) -> Floats:
-    """Return Cohen's kappa of square count tables over levels in steps of 1; NaN if one cell has all counts."""
+    """Return Cohen's kappa for square count tables of consecutive levels; NaN if one cell has all counts."""
     places = np.arange(tables.shape[1])
     apart = (places[:, None] - places) ** 2
     cost = apart if quadratic else (apart > 0).astype(np.float64)

@@ -1,7 +1,7 @@
 """Ordered (cumulative) logit by maximum likelihood with exact Newton steps.
 
 statsmodels' `OrderedModel` omits the thresholds from its gradient and stops up to 0.008 log-odds from the maximum. With
-untransformed thresholds, the log-likelihood is concave, so Newton steps reach its only maximum.
+untransformed thresholds, the log-likelihood is concave, so Newton's method finds its only maximum.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class OrderedLogit(NamedTuple):
     Attributes:
         coefficients: log-odds of a higher level per unit of each column.
         errors: standard errors from the inverse observed information; NaN if undefined.
-        converged: if False (too few steps, or a column separates the levels), do not use the estimates.
+        converged: if False (too few steps, or a column separates the levels), the estimates are not valid.
     """
 
     coefficients: Floats
@@ -33,9 +33,9 @@ class OrderedLogit(NamedTuple):
 
 
 def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int = 100) -> OrderedLogit:
-    """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)) on rows with counts.
+    """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)) to rows with counts.
 
-    The matrix must not have a constant, and every level must occur.
+    The matrix must not contain a constant, and every level must occur.
 
     Source: McCullagh (1980), Regression models for ordinal data; Pratt (1981), Concavity of the log likelihood.
     """
@@ -74,7 +74,7 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
 
 
 class _Likelihood:
-    """F(u) - F(l) is computed as F(u) (1 - F(l)) (1 - exp(l - u)), which stays exact in the tails."""
+    """F(u) - F(l) is computed as F(u) (1 - F(l)) (1 - exp(l - u)), which is accurate in the tails."""
 
     def __init__(self, levels: Ints, matrix: Floats, counts: Ints, thresholds: int) -> None:
         self._counts = counts.astype(np.float64)

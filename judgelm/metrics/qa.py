@@ -1,6 +1,6 @@
-"""Metrics of short answers: exact match, F1 over tokens (HotpotQA) or spans (DROP, Quoref), and self-preference.
+"""Metrics for short answers: exact match, F1 over tokens (HotpotQA) or spans (DROP, Quoref), and self-preference.
 
-Source: QA-Judge, sections 3, 5.2, and 6.2, Tables 6 and 13; the metrics follow its authors' code.
+Source: QA-Judge, sections 3, 5.2, and 6.2, Tables 6 and 13, and the original code.
 """
 
 import math
@@ -25,7 +25,7 @@ class AnswerMatch(NamedTuple):
 
 
 class TokenF1(NamedTuple):
-    """Token overlap of a prediction and a gold answer."""
+    """Token overlap between a prediction and a gold answer."""
 
     f1: float
     precision: float
@@ -36,9 +36,9 @@ _NOTHING_IN_COMMON = TokenF1(0.0, 0.0, 0.0)
 
 
 def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
-    """Return the best exact match and the best F1 over the gold answers, independently.
+    """Return the best exact match and, independently, the best F1 over all gold answers.
 
-    DROP's and Quoref's rules skip gold answers whose first span is blank. `strict` uses HotpotQA's F1.
+    The rules `drop` and `quoref` skip gold answers whose first span is blank. `strict` uses HotpotQA's F1.
 
     Example:
         >>> match("Barack H. Obama", [("Barack Obama",), ("Barack H Obama",)], "strict")
@@ -57,7 +57,7 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 def token_f1(predicted: str, gold: str) -> TokenF1:
     """Compute F1, precision, and recall over multisets of normalised tokens.
 
-    All are 0 if only one side is `yes`, `no` or `noanswer`.
+    All are 0 if the answers differ and one of them is `yes`, `no`, or `noanswer`.
 
     Source: HotpotQA (Yang et al. 2018), official evaluation script.
     """
@@ -73,15 +73,15 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
 
 
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
-    """Compute the F1 of two answers as spans, rounded to two decimals like the official script.
+    """Compute the F1 of two answers with several spans, rounded to two decimals like the official script.
 
     Spans are matched one to one to maximise the sum of F1 over token *sets*, which is divided by the larger number of
-    spans. F1 is 0 if the gold span has numbers and the prediction contains none of them.
+    spans. A span's F1 is 0 if the gold span has numbers and the predicted span contains none of them.
 
     Source: DROP (Dua et al. 2019), section 5 and official evaluation script.
     """
     if not predicted or not gold:
-        raise ValueError("drop F1: an answer has no span")
+        raise ValueError("drop F1: an answer has no spans")
     ours, theirs = ([set(drop_normalised(span).split()) for span in side] for side in (predicted, gold))
     scores = np.array(
         [[_span_f1(predicted_tokens, gold_tokens) for predicted_tokens in ours] for gold_tokens in theirs]
@@ -101,13 +101,13 @@ def _span_f1(predicted: set[str], gold: set[str]) -> float:
 
 
 PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
-"""Minimum share of the other judges that say incorrect: 100 %, 83 %, or 67 %."""
+"""Minimum shares of the other judges that must say incorrect: 100 %, 83 %, and 67 %."""
 
 
 class Preference(NamedTuple):
     """Share of answers without an exact match that only one judge calls correct.
 
-    `threshold` is the minimum share of the `others` that say incorrect; `needed` is that share as a number of judges.
+    `threshold` is the minimum share of the `others` that must say incorrect; `needed` is the number of these judges.
     """
 
     threshold: float
@@ -119,9 +119,9 @@ class Preference(NamedTuple):
 def preferences(
     own: Flags, others: Flags, questions: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Preference, ...]:
-    """Compute the share of answers that only their own judge calls correct, at each of `PREFERENCE_THRESHOLDS`.
+    """Compute the share of answers that only their own judge calls correct, for each of `PREFERENCE_THRESHOLDS`.
 
-    In `own`, shape (n,), and `others`, (n, k), True means correct.
+    `own` has shape (n,) and `others` (n, k); True means correct.
     """
     if own.ndim != 1 or others.ndim != 2 or len(own) != len(others):
         raise ValueError(f"preference: expected shapes (n,) and (n, k), got {own.shape} and {others.shape}")
@@ -131,7 +131,7 @@ def preferences(
     against = k - others.sum(axis=1)
     result = []
     for threshold in PREFERENCE_THRESHOLDS:
-        needed = math.ceil(threshold * k - 1e-9)  # 5/6 of 6 is 5, but not in floating point
+        needed = math.ceil(threshold * k - 1e-9)  # in floating point, 5/6 of 6 exceeds 5
         only_own = share(own & (against >= needed), questions, resampling) if len(own) else None
         result.append(Preference(threshold=threshold, needed=needed, others=k, share=only_own))
     return tuple(result)

@@ -1,4 +1,4 @@
-"""Join judges' ratings with reference scores, and assess their quality and panels of judges."""
+"""Join ratings with reference scores, and assess the quality of ratings and of judge panels."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -15,23 +15,23 @@ from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Res
 from judgelm.yaml_files import read_yaml
 
 Scaling = Literal["maximum", "unit"]
-"""`maximum` divides scores by the dimension's highest, like the authors. `unit` scales lowest to 0 and highest to 1."""
+"""`maximum` divides by the highest score of the dimension, like the authors. `unit` scales scores to [0, 1]."""
 
 COMPLETION = ["item", "dimension", "model"]
 
 FamilyOf = Callable[[str], str | None]
-"""Family of a judge or model by its name; None if unknown."""
+"""Function that returns the family of a judge or model; None if unknown."""
 
 _PATTERNS: dict[str, str] = read_yaml(Path(__file__).with_name("families.yaml"))
 
 PAPERS_WEAK_MODELS = ("Mistral 7B", "Llama 3 8B")
-"""Excluded in section 6.2; Figure 10's caption also names Claude v2."""
+"""Models excluded in section 6.2; the caption of Figure 10 also includes Claude v2."""
 
 PAPERS_WEAK_MODELS_FIGURE_10 = ("Claude v2", *PAPERS_WEAK_MODELS)
 
 
 class RatingScale(NamedTuple):
-    """Normalisation of a dimension's scores: `(score - low) / span`."""
+    """Scale of a dimension; the normalised score is `(score - low) / span`."""
 
     low: float
     span: float
@@ -39,13 +39,12 @@ class RatingScale(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedRatings:
-    """One row per judge's score with a reference.
+    """Judges' scores with their references, one row each.
 
     Attributes:
         frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`, and extra columns. `rating` and
-            `reference` are normalised (originals: suffix `_raw`). `own` is the judge's name if it rates itself, and
-            `family` its family if it rates a relative; otherwise, both are empty.
-        scales: scale by dimension.
+            `reference` are normalised (raw values: suffix `_raw`). `own` is the judge's name if it rates itself.
+            `family` is its family if it rates another model of the family. Otherwise, both are empty.
         unreferenced: scored rows without a reference.
         unscored: number of judges' rows without a score.
     """
@@ -72,20 +71,19 @@ class PairedRatings:
 
     @property
     def dimensions(self) -> list[str]:
-        """Sorted names; effects are relative to the first."""
+        """Sorted names; effects are relative to the first one."""
         return sorted(self.frame["dimension"].unique())
 
 
 def pair_with_reference(
     ratings: pd.DataFrame, family_of: FamilyOf, *, reference: str = "human", scaling: Scaling = "maximum"
 ) -> PairedRatings:
-    """Join each judge's score with the completion's mean reference score, and normalise both.
+    """Join each score with the completion's mean reference score, and normalise both on the same scale.
 
-    Attention checks are excluded, as are rows by the judge `gold` unless it is the reference. The scaling covers both
-    kinds of scores.
+    Attention checks are excluded, and so are rows by the judge `gold` unless it is the reference.
 
     Raises:
-        ValueError: no judge's score has a reference.
+        ValueError: no score has a reference.
     """
     is_gold = (ratings["judge"] == "gold") & (reference != "gold")
     used = ratings[(ratings["check"] == "") & ~is_gold]
@@ -97,7 +95,7 @@ def pair_with_reference(
     frame = scored.rename(columns={"score": "rating_raw"}).merge(means, on=COMPLETION, how="left")
     has_reference = frame["reference_raw"].notna()
     if not has_reference.any():
-        raise ValueError(f"ratings: no judge's score has a reference score by {reference!r}; add rows by {reference!r}")
+        raise ValueError(f"ratings: no judge's score has a reference score by {reference!r}; add rows with this judge")
     names = sorted({*frame["judge"], *frame["model"]})
     families = {name: family for name in names if (family := family_of(name)) is not None}
     scales = {str(name): _scale(rows, scaling) for name, rows in frame.groupby("dimension")}
@@ -112,7 +110,7 @@ def pair_with_reference(
 
 
 def with_length(paired: PairedRatings, over: Literal["prompt", "overall"]) -> PairedRatings:
-    """Add `length_feature`, tanh((L - mean) / sd) over a prompt's or all rows, and drop rows where it is undefined.
+    """Add `length_feature`, tanh((L - mean) / sd) by prompt or overall, and drop rows where it is undefined.
 
     Source: Play Favorites, section 6.2; Dubois et al., Length-Controlled AlpacaEval.
     """
@@ -149,15 +147,12 @@ def _with_flags(frame: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFram
 
 
 def family_by_name(name: str) -> str | None:
-    """Return the family whose pattern matches a model's name, or None.
-
-    The paper's data and HELM-Instruct have the first five families; we added the others.
-    """
+    """Return the family whose pattern matches a model's name, or None."""
     return next((family for family, pattern in _PATTERNS.items() if re.search(pattern, name, re.IGNORECASE)), None)
 
 
 def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
-    """Return a lookup of families listed by the user, `family -> names`.
+    """Return a lookup function for user-defined families, `family -> names`.
 
     Raises:
         ValueError: a model is in two families.
@@ -171,7 +166,7 @@ def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
 
 
 def without_models(paired: PairedRatings, models: Collection[str], *, judges_too: bool = False) -> PairedRatings:
-    """Exclude completions by some models (as in the paper) and optionally their judgments (as in the authors' R)."""
+    """Exclude the completions of `models` (as in the paper) and optionally their judgments (as in the R code)."""
     rows = ~paired.frame["model"].isin(models)
     if judges_too:
         rows &= ~paired.frame["judge"].isin(models)
@@ -179,9 +174,9 @@ def without_models(paired: PairedRatings, models: Collection[str], *, judges_too
 
 
 def family_as_reference(paired: PairedRatings, family: str, *, completions_too: bool = True) -> PairedRatings:
-    """Use the mean score by one family's judges as the reference, and drop those judges.
+    """Use the mean score of one family's judges as the reference, and drop these judges.
 
-    `completions_too` also drops the family's completions, as in section 6.2. The authors' code keeps them.
+    `completions_too` also drops the family's completions, as in section 6.2, but unlike the authors' code.
 
     Raises:
         ValueError: the family has no judge.
@@ -189,7 +184,7 @@ def family_as_reference(paired: PairedRatings, family: str, *, completions_too: 
     related = paired.frame["judge"].map(dict(paired.families)) == family
     if not related.any():
         available = sorted({paired.families[judge] for judge in paired.judges if judge in paired.families})
-        raise ValueError(f"reference family {family!r}: it has no judge; available: {available}")
+        raise ValueError(f"reference family {family!r} has no judge; available: {available}")
     means = paired.frame[related].groupby(COMPLETION)["rating"].mean()
     others = paired.keep(~related)
     if completions_too:
@@ -200,13 +195,13 @@ def family_as_reference(paired: PairedRatings, family: str, *, completions_too: 
 
 
 def slices(paired: PairedRatings, column: str) -> Iterator[tuple[str, PairedRatings]]:
-    """Yield the rows of each value of a column, sorted by value.
+    """Yield the rows for each value of a column, sorted by value.
 
     Raises:
         ValueError: the column does not exist.
     """
     if column not in paired.frame:
-        raise ValueError(f'ratings: no column "{column}"; name it when the files are read')
+        raise ValueError(f'ratings: no column "{column}"; keep this column when you load the files')
     for value in sorted(paired.frame[column].astype(str).unique()):
         yield value, paired.keep(paired.frame[column].astype(str) == value)
 
@@ -219,10 +214,9 @@ class AnnotatorAgreement(NamedTuple):
 
 
 def annotator_agreement(ratings: Floats, resampling: Resampling) -> AnnotatorAgreement:
-    """Compute Krippendorff's alpha with ordinal distances, and the share of completions on which all agree.
+    """Compute Krippendorff's alpha with ordinal distances, and the share of unanimous completions.
 
-    `ratings` has shape (completions, annotators), NaN if missing. Only tests use the GPL package
-    `krippendorff`.
+    `ratings` has shape (completions, annotators), with NaN for missing ratings.
 
     Raises:
         ValueError: no completion has two ratings.
@@ -264,7 +258,7 @@ def _alphas(coincidences: Floats) -> Floats:
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
-    """Compute the share of ratings within the range of the completion's gold scores.
+    """Compute the share of ratings that are within the range of the gold scores.
 
     Source: Play Favorites, appendix B (human agreement on the gold dataset).
     """
@@ -276,10 +270,7 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 
 
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
-    """Compute the share of attention checks rated below the middle of the scale.
-
-    The paper does not state which ratings pass, so the threshold is ours.
-    """
+    """Compute the share of attention checks rated below the middle of the scale; the paper gives no threshold."""
     scored = checks[checks["score"].notna()]
     if scored.empty:
         return None
@@ -287,7 +278,7 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampli
 
 
 def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
-    """Compute Spearman's correlation; None for fewer than four rows or a constant side.
+    """Compute Spearman's correlation; None if there are fewer than four rows or a side is constant.
 
     The interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
 
@@ -309,12 +300,11 @@ MAX_MIXED_PANELS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePanel:
-    """Quality of a panel's mean score; a judge of unknown family counts as a family.
+    """Quality of a panel's mean score; a judge of unknown family is its own family.
 
     Attributes:
-        completions: number of completions rated by every member.
-        unevenness: root mean square, over models, of the centred difference between mean panel and reference scores.
-        favour: mean centred difference of models in the members' families minus other models; None if either is empty.
+        unevenness: root mean square, over models, of the centred difference between panel and reference scores.
+        favour: mean centred difference for models in the members' families, minus the mean for other models.
     """
 
     judges: tuple[str, ...]
@@ -326,7 +316,7 @@ class JudgePanel:
 
 
 def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resampling) -> JudgePanel | None:
-    """Compare the judges' mean score with the reference, on completions that all rated."""
+    """Compare the panel's mean score with the reference, on completions rated by all members."""
     of_members = paired.frame[paired.frame["judge"].isin(judges)]
     groups = of_members.groupby(COMPLETION, sort=False)
     both = groups.agg(rating=("rating", "mean"), reference=("reference", "first"), n=("judge", "nunique"))
@@ -350,7 +340,7 @@ def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resam
 
 
 def usual_panels(paired: PairedRatings) -> list[tuple[str, ...]]:
-    """Return each judge, each family, one judge per family (up to 64 combinations), and all judges."""
+    """Return panels: each judge, each family, one judge per family (at most 64 combinations), and all judges."""
     by_family: dict[str, list[str]] = {}
     for judge in paired.judges:
         by_family.setdefault(_kin(paired, judge), []).append(judge)

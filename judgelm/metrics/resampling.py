@@ -1,6 +1,6 @@
 """Bootstrap intervals for statistics that are functions of sums over pairs.
 
-Clusters with equal sums are interchangeable, so a resample is one multinomial draw of the count of each kind.
+Clusters with equal sums are interchangeable, so each resample is one multinomial draw of how often each sum occurs.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -14,21 +14,21 @@ from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
 _MAX_DRAWS = 1 << 22
-"""Maximum counts in memory at a time: 32 MiB, and as much again for floats."""
+"""Maximum number of counts in memory: 32 MiB, and the same again as floats."""
 RESAMPLES = 2000
 MAX_UNDEFINED = 0.05
-"""Maximum share of undefined resamples; above this, a correlation or fit has no interval."""
+"""Maximum share of undefined resamples for which a correlation or fit has an interval."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int_]
 Flags = NDArray[np.bool_]
 Clusters = Sequence[Hashable] | None
-"""One key per row; rows with the same key (question) are drawn together. None draws single rows."""
+"""One key per row; rows with the same key (question) are resampled together. None resamples individual rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A number with its interval, the interval's level, and the number of pairs behind it."""
+    """A number with its interval, confidence level, and number of pairs."""
 
     value: float
     low: float
@@ -39,20 +39,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """Bootstrap settings.
-
-    Each call seeds a new generator, so intervals do not depend on each other.
-    """
+    """Bootstrap settings; each interval uses a newly seeded generator."""
 
     seed: int = 0
     resamples: int = RESAMPLES
 
 
 def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -> Floats:
-    """Return column sums of `values`, shape (n, k), over bootstrap samples; shape (resamples, k).
+    """Return the column sums of `values`, shape (n, k), for each bootstrap sample; shape (resamples, k).
 
     Raises:
-        ValueError: n is 0, or the length of `clusters` differs.
+        ValueError: n is 0, or `clusters` has a different length.
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, chapters 6 and 8 (clusters as units).
     """
@@ -62,20 +59,20 @@ def bootstrap_sums(values: Floats, clusters: Clusters, resampling: Resampling) -
     kinds, counts = np.unique(sums, axis=0, return_counts=True)
     generator, shares = np.random.default_rng(resampling.seed), counts / counts.sum()
     resampled = np.empty((resampling.resamples, kinds.shape[1]))
-    parts = 1 + resampled.shape[0] * len(kinds) // _MAX_DRAWS  # if values are continuous, each row is a kind
+    parts = 1 + resampled.shape[0] * len(kinds) // _MAX_DRAWS  # for continuous values, there are as many kinds as rows
     for part in np.array_split(resampled, min(parts, len(resampled))):
         part[:] = generator.multinomial(len(sums), shares, size=len(part)) @ kinds
     return resampled
 
 
 def interval(samples: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """Return the percentile interval of bootstrap values, shape (resamples,)."""
+    """Return the percentile interval of bootstrap values."""
     low, high = np.quantile(samples, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def estimate_of(value: float, samples: Floats, n: int, max_undefined: float = 1.0) -> Estimate:
-    """Return a number with the interval over its defined resamples.
+    """Return a number with its interval over the defined resamples.
 
     The bounds are NaN if the share of undefined (NaN) resamples exceeds `max_undefined`.
     """
@@ -90,7 +87,7 @@ def estimate(
 ) -> list[Estimate]:
     """Return s statistics with intervals over the same resamples.
 
-    `statistic` maps column sums, shape (m, k), to statistics, shape (m, s).
+    `statistic` maps column sums of shape (m, k) to statistics of shape (m, s).
     """
     observed = statistic(values.sum(axis=0, keepdims=True))[0]
     samples = statistic(bootstrap_sums(values, clusters, resampling))
@@ -98,7 +95,7 @@ def estimate(
 
 
 def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) -> Estimate:
-    """Return a number with the normal interval from its standard error."""
+    """Return a number with a normal interval based on its standard error."""
     reach = float(norm.ppf((1 + level) / 2)) * error
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
 
@@ -114,14 +111,14 @@ def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
 
 
 def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Return the mean of values, shape (n,)."""
+    """Return the mean with its interval."""
     counted = np.column_stack([values, np.ones(len(values))])
     [result] = estimate(counted, lambda sums: sums[:, :1] / sums[:, 1:], clusters, resampling)
     return result
 
 
 def widened(result: Estimate, clusters: Clusters) -> Estimate:
-    """Use Wilson's interval for a share of exactly 0 or 1, to which resampling gives no width."""
+    """Use Wilson's interval for a share of exactly 0 or 1, because the bootstrap interval has no width."""
     if result.value not in (0.0, 1.0):
         return result
     units = result.n if clusters is None else len(set(clusters))
@@ -133,7 +130,7 @@ def _cluster_sums(values: Floats, clusters: Clusters) -> Floats:
     if clusters is None:
         return values
     if len(clusters) != len(values):
-        raise ValueError(f"bootstrap: {len(values)} rows but {len(clusters)} cluster keys")
+        raise ValueError(f"bootstrap: got {len(values)} rows but {len(clusters)} cluster keys")
     index_of = {key: i for i, key in enumerate(dict.fromkeys(clusters))}
     sums = np.zeros((len(index_of), values.shape[1]))
     np.add.at(sums, [index_of[key] for key in clusters], values)
@@ -145,12 +142,12 @@ BasisKind = Literal["share", "f1", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """Data behind a number.
+    """The rows that a number is based on.
 
     Attributes:
-        rows: rows counted in the estimate's n, shape (n,).
-        kind: a `share` or `f1` of exactly 0 or 1 gets Wilson's interval.
-        decided: for `f1`, rows that belong to its class or are predicted to.
+        rows: rows counted in the n of the estimate, shape (n,).
+        kind: for a `share` or `f1` of exactly 0 or 1, Wilson's interval is used.
+        decided: for `f1`, rows whose true or predicted class is the class of interest.
     """
 
     rows: Flags
@@ -159,7 +156,7 @@ class Basis:
 
 
 def ratio(numerator: Floats, denominator: Floats) -> Floats:
-    """Divide, with NaN if the denominator is 0."""
+    """Divide; the result is NaN where the denominator is 0."""
     out = np.full(np.shape(numerator), np.nan)
     np.divide(numerator, denominator, out=out, where=denominator != 0)
     return out
@@ -172,10 +169,7 @@ def defined_estimates(
     clusters: Clusters,
     resampling: Resampling,
 ) -> list[Estimate | None]:
-    """Return the result of `estimate` for each basis, or None if undefined (NaN).
-
-    Intervals cover the resamples in which the statistic is defined.
-    """
+    """Like `estimate`, but with None for undefined statistics; undefined resamples are excluded."""
     if len(values) == 0:
         return [None] * len(bases)
     observed = statistic(values.sum(axis=0, keepdims=True))[0]

@@ -1,8 +1,8 @@
-"""Self- and family-bias: higher ratings of one's own completions than their quality explains.
+"""Self- and family-bias: ratings of a judge's own completions that are higher than their quality explains.
 
 Equation 1: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an intercept, a slope, and
 a self-bias. Each family has one family-bias, for other models in the judge's family. Dimensions are relative to the
-first in alphabetical order.
+first one in alphabetical order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,10 +33,10 @@ class BiasModel:
     """Terms of the regression; the defaults are the authors' formula.
 
     Attributes:
-        reference: one slope, or an unpenalised cubic spline with four even knots, per judge.
-        length: slope on `length_feature`.
-        indicator: a 0/1 column, with one coefficient per judge (section 7).
-        errors: HC1 (authors' Python code), HC0 (White's, in the authors' R code), or clustered by item (ours).
+        reference: one slope per judge, or an unpenalised cubic spline with four evenly spaced knots.
+        length: slope for `length_feature`.
+        indicator: name of a 0/1 column, with one coefficient per judge (section 7).
+        errors: HC1 (authors' Python code), HC0 (authors' R code), or clustered by item (judgelm only).
     """
 
     reference: Literal["line", "spline"] = "line"
@@ -51,7 +51,7 @@ class BiasModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """Columns of the regression, with the kind and level of each."""
+    """Columns of the regression; each has a kind and a level."""
 
     terms: tuple[tuple[TermKind, str], ...]
     matrix: Floats
@@ -63,9 +63,7 @@ class Design:
 
 
 def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True) -> Design:
-    """Build the columns of `model`.
-
-    `intercepts=False` omits the first judge's intercept, for models with thresholds.
+    """Build the columns of `model`; models with thresholds omit the first judge's intercept.
 
     Raises:
         ValueError: there are no rows, a column is missing, or an indicator is not 0 or 1.
@@ -93,7 +91,7 @@ def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True)
 
 
 def unidentified(matrix: Floats) -> Flags:
-    """Mark columns that are zero or linearly dependent on others."""
+    """Mark columns that are zero or linearly dependent on other columns."""
     lengths = np.linalg.norm(matrix, axis=0)
     scaled = matrix / np.where(lengths > 0, lengths, 1.0)
     _, sizes, directions = np.linalg.svd(np.linalg.qr(scaled, mode="r"))
@@ -104,7 +102,7 @@ def unidentified(matrix: Floats) -> Flags:
 
 
 def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
-    """Mark columns to omit so that the others (and a constant, if `constant`) are independent."""
+    """Mark columns to omit so that the rest (and a constant, if `constant`) are linearly independent."""
     lengths = np.linalg.norm(matrix, axis=0)
     rest = matrix - matrix.mean(axis=0) if constant else matrix
     scaled = rest / np.where(lengths > 0, lengths, 1.0)
@@ -113,7 +111,7 @@ def redundant(matrix: Floats, *, constant: bool = False) -> Flags:
     diagonal = np.abs(np.diag(triangle))
     sizes[: diagonal.size] = diagonal
     out = np.zeros(matrix.shape[1], dtype=bool)
-    out[order[sizes <= _RANK_TOLERANCE]] = True  # columns have a length of at most 1
+    out[order[sizes <= _RANK_TOLERANCE]] = True  # columns have a norm of at most 1
     return out
 
 
@@ -149,7 +147,7 @@ def _times(judges: Design, values: Floats, kind: TermKind, shared: str | None) -
 
 
 def _indicator(frame: pd.DataFrame, name: str) -> Floats:
-    column = _column(frame, name, "name a column of the ratings, and keep it when reading them")
+    column = _column(frame, name, "choose a column that is kept when you load the ratings")
     known: dict[str, float] = {"0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0}
     values: Sequence[float | None] = [known.get(str(value).strip().lower()) for value in column]
     numbers = [value for value in values if value is not None]
@@ -165,19 +163,18 @@ def _column(frame: pd.DataFrame, name: str, way_out: str) -> Floats:
     return np.asarray(frame[name].to_numpy())
 
 
-class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, not a fault
-    """There are no more rows than coefficients."""
+class TooFewRatings(ValueError):  # noqa: N818 - a finding that callers report, not an error
+    """There are too few ratings to fit the regression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """One coefficient; estimates are missing if it is not identified.
+    """One coefficient; the estimate is None if it is not identified.
 
     Attributes:
-        kind: in equation 1, `judge` is delta, `slope` beta, `self` gamma, `family` lambda, and `dimension` eta.
-        level: judge, family, or dimension.
-        estimate: n is the number of rows where the term is not zero.
-        p: p-value of the two-sided Wald test against 0.
+        kind: `judge` is delta in equation 1, `slope` beta, `self` gamma, `family` lambda, and `dimension` eta.
+        estimate: value with interval; n is the number of rows where the term is not zero.
+        p: p-value of the two-sided Wald test.
     """
 
     kind: TermKind
@@ -188,18 +185,17 @@ class Term:
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval does not contain 0."""
         return self.estimate is not None and not self.estimate.low <= 0 <= self.estimate.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasFit:
-    """A fitted regression of n rows.
+    """A regression fitted to n rows.
 
     Attributes:
         unit: `normalised score` or `log-odds`.
-        errors: kind of standard errors.
-        converged: if False, do not use the estimates.
+        converged: if False, the estimates are not valid.
         left_out: description of excluded rows, or empty.
     """
 
@@ -215,7 +211,7 @@ class BiasFit:
         return (term for term in self.terms if term.kind == kind)
 
     def value(self, kind: TermKind, level: str) -> float:
-        """Return a coefficient, or 0 without an estimate."""
+        """Return a coefficient, or 0 if there is no estimate."""
         estimates = (term.estimate for term in self.of(kind) if term.level == level)
         return next((estimate.value for estimate in estimates if estimate is not None), 0.0)
 
@@ -223,17 +219,20 @@ class BiasFit:
 def fit_self_bias(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
     """Fit ordinary least squares with robust standard errors and Wald intervals.
 
-    Unidentified coefficients (a judge never rates itself, or a reference is constant) have no estimate.
+    Coefficients that are not identified (because a judge never rates itself, or a reference is constant) have no
+    estimate.
 
     Raises:
         TooFewRatings: there are no more rows than coefficients.
 
-    Source: Play Favorites, equation 1 and appendix A; HC1 as in the authors' Python code, White's HC0 as in their R.
+    Source: Play Favorites, equation 1 and appendix A.
     """
     model = model or BiasModel()
     design = design_of(paired.frame, model)
     if len(paired.frame) <= design.matrix.shape[1]:
-        raise TooFewRatings(f"self-bias: {len(paired.frame)} ratings for {design.matrix.shape[1]} coefficients")
+        raise TooFewRatings(
+            f"self-bias: {len(paired.frame)} ratings are too few to fit {design.matrix.shape[1]} coefficients"
+        )
     gone = redundant(design.matrix)
     fitted: Any = sm.OLS(paired.frame["rating"].to_numpy(), design.matrix[:, ~gone]).fit(**_covariance(paired, model))
     coefficients, errors = _with_gaps(fitted.params, gone), _with_gaps(fitted.bse, gone)
@@ -260,7 +259,7 @@ def _wald_terms(design: Design, coefficients: Floats, errors: Floats, unknown: F
             continue
         value, error = float(coefficients[i]), float(errors[i])
         known = normal_estimate(value, error, int(rows[i]), level)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a perfect fit has errors of 0
+        with np.errstate(divide="ignore", invalid="ignore"):  # standard errors are 0 for a perfect fit
             p_value = float(2 * stats.norm.sf(np.abs(np.divide(value, error))))
         terms.append(Term(kind=kind, level=name, estimate=known, error=error, p=p_value))
     return tuple(terms)
@@ -274,9 +273,9 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 
 
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
-    """Add `bias`, `debiased` (both normalised) and `debiased_raw` (on the dimension's scale).
+    """Add `bias` and `debiased` (both normalised), and `debiased_raw` (on the scale of the dimension).
 
-    Debiased scores can exceed the scale, because clipping would bias their means.
+    They are not clipped to the scale, because clipping would bias their means.
 
     Raises:
         ValueError: the fit is in log-odds.
@@ -299,13 +298,13 @@ _MAX_STEPS = 100
 
 
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
-    """Fit an ordered logit of the raw rating on the same terms (for two levels, a logistic regression).
+    """Fit an ordered logit of the raw rating on the same terms.
 
-    A bias whose rows all have the highest or all the lowest rating is infinite, so it has no estimate and its rows are
-    excluded. Standard errors come from the likelihood, as in the authors' R code.
+    A bias is infinite if all its rows have the highest or all have the lowest rating. It then has no estimate, and its
+    rows are excluded. Standard errors come from the likelihood, as in the authors' R code.
 
     Raises:
-        TooFewRatings: there is one rating level, no more rows than coefficients, or only an intercept.
+        TooFewRatings: there is only one rating level, there are no more rows than coefficients, or no terms are left.
         ValueError: there are several dimensions.
 
     Source: Play Favorites, section 6.2 (varying the model specification) and Figure 8.
@@ -321,7 +320,7 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
         raise TooFewRatings(f"ordinal logit: {len(used.matrix)} ratings with {len(values)} levels are too few")
     gone = redundant(used.matrix, constant=True)
     if gone.all():
-        raise TooFewRatings("ordinal logit: the thresholds absorb every term")
+        raise TooFewRatings("ordinal logit: all terms are collinear with the thresholds")
     fitted = _maximised(used.without(gone), levels[~rows])
     coefficients, errors = _with_gaps(fitted.coefficients, gone), _with_gaps(fitted.errors, gone)
     hidden = unidentified(np.column_stack([used.matrix, np.ones(len(used.matrix))]))[:-1] | (not fitted.converged)
@@ -331,7 +330,7 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
         unit="log-odds",
         errors="from the likelihood",
         converged=fitted.converged,
-        left_out=f"{int(rows.sum())} ratings that a bias fits perfectly" if rows.any() else "",
+        left_out=f"{int(rows.sum())} ratings that are fitted perfectly by a bias" if rows.any() else "",
     )
 
 

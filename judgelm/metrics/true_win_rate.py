@@ -1,7 +1,7 @@
-"""True win rate of a model from many judged pairs and few labels.
+"""Estimate a model's true win rate from many judged pairs and few labels.
 
-Intervals use the mean of linearised values (delta method), with questions as clusters. `ppi-python` uses neither
-clusters nor Student quantiles, so its intervals are too short for 20 labels.
+Intervals use the delta method, with questions as clusters. Without clusters and Student quantiles, as in `ppi-python`,
+intervals are too short for 20 labels.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
 Zrnic (2023), PPI++, section 6 (power tuning).
@@ -22,7 +22,7 @@ MIN_STRATUM_LABELS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stratum:
-    """Completions of one stratum.
+    """Scores of the completions in one stratum.
 
     Attributes:
         labels: human scores of the labelled completions, shape (n,).
@@ -41,8 +41,8 @@ class Stratum:
         return len(self.labels) + len(self.rated_only)
 
 
-class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, not a fault
-    """A stratum has too few labels for a variance."""
+class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, not an error
+    """A stratum has too few labels to estimate a variance."""
 
 
 def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
@@ -80,10 +80,7 @@ def _within(stratum: Stratum, powered: bool) -> tuple[float, float]:
 
 
 def _power_tuned_weight(labels: Floats, rated: Floats, rated_only: Floats) -> float:
-    """Return the variance-minimising weight of the judge's ratings, clipped to [0, 1].
-
-    Source: PPI++ (2023), section 6, as in `ppi-python` 0.2.3.
-    """
+    # minimises the variance (PPI++, section 6), as in `ppi-python` 0.2.3
     n, m = len(labels), len(rated_only)
     spread = np.var(np.concatenate([rated, rated_only]), ddof=1)
     covariance = np.cov(labels, rated, ddof=0)[0, 1]
@@ -96,13 +93,13 @@ _STEP = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPairs:
-    """Judged pairs, some labelled, from one model's perspective; arrays have shape (n,).
+    """Judged pairs, some of them labelled, from the perspective of one model; arrays have shape (n,).
 
     Attributes:
-        verdicts: the judge's verdicts: 1 win, 0.5 tie, 0 loss.
-        proxy: the judge's prediction of the label: its verdicts, or P(win).
-        labels: annotators' labels; NaN if missing.
-        clusters: n keys, such as questions.
+        verdicts: the judge's verdicts: 1 (win), 0.5 (tie), or 0 (loss).
+        proxy: predictions of the labels: the judge's verdicts or P(win).
+        labels: human labels; NaN if missing.
+        clusters: n cluster keys, such as questions.
     """
 
     verdicts: Floats
@@ -117,13 +114,13 @@ class JudgedPairs:
 
     @property
     def labelled(self) -> Flags:
-        """Whether each pair has a label."""
+        """True for pairs with a label."""
         return ~np.isnan(self.labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeError:
-    """The judge's sensitivity and specificity for the outcome `win` or `loss` on the labelled pairs."""
+    """The judge's sensitivity and specificity for `win` or `loss` on the labelled pairs."""
 
     outcome: str
     sensitivity: Estimate | None
@@ -132,13 +129,13 @@ class JudgeError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrueWinRate:
-    """Estimates of a win rate with 95 % intervals; a string is the reason why there is no estimate.
+    """Estimates of a win rate with 95 % intervals, or a string with the reason if an estimate is not possible.
 
     Attributes:
-        judge: rate of `proxy`; its interval need not contain the true rate.
-        labels: rate from the labels alone.
+        judge: mean of `proxy`, which may be biased.
+        labels: win rate from the labels alone.
         weight: weight of the judge's values in PPI++.
-        drift: p-value of the difference in judge values between labelled and unlabelled pairs.
+        drift: p-value for a difference in the judge's values between labelled and unlabelled pairs.
     """
 
     verdicts: Estimate | str
@@ -152,7 +149,7 @@ class TrueWinRate:
 
 
 def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
-    """Estimate how often the model really wins; a tie is half a win.
+    """Estimate how often the model really wins; a tie counts as half a win.
 
     The labels must be a random sample of the judged pairs.
     """
@@ -160,7 +157,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
     n = int(known.sum())
     verdicts, judge = (_estimate(values, pairs.clusters) for values in (pairs.verdicts, pairs.proxy))
     if n < MIN_LABELS:
-        reason = f"{n} labels are fewer than {MIN_LABELS}"
+        reason = f"{n} labels are too few (minimum: {MIN_LABELS})"
         return TrueWinRate(verdicts=verdicts, judge=judge, labels=reason, rogan_gladen=reason, ppi=reason)
     own = list(compress(pairs.clusters, known))
     ppi, weight = _ppi(pairs)
@@ -177,10 +174,10 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Estimate the number of labels for a PPI++ interval of at most `width`; None if all pairs would not suffice."""
+    """Estimate how many labels a PPI++ interval of at most `width` requires; None if more than all pairs."""
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
-        raise ValueError(f"labels needed: expected {MIN_LABELS} labels and a width above 0")
+        raise ValueError(f"labels needed: expected at least {MIN_LABELS} labels and a width above 0")
     spread = np.cov(pairs.labels[known], pairs.proxy[known])
     effect = _design_effect(pairs)
     counts = np.arange(MIN_LABELS, len(known) + 1)
@@ -205,7 +202,7 @@ def _ppi(pairs: JudgedPairs) -> tuple[Estimate | str, float | None]:
     known = pairs.labelled
     labels, on_labelled, others = pairs.labels[known], pairs.proxy[known], pairs.proxy[~known]
     if not len(others) or np.ptp(pairs.proxy) == 0:
-        return ("every pair has a label" if not len(others) else "the judge gives every pair one value"), None
+        return ("every pair has a label" if not len(others) else "the judge gives every pair the same value"), None
     n, m = len(labels), len(others)
     weight = _power_tuned_weight(labels, on_labelled, others)
     rectified = labels - weight * on_labelled
@@ -226,16 +223,17 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
     means = table.mean(axis=0)
     for name, (true, hit, alarm) in (("win", means[3:6]), ("loss", means[7:10])):
         if true in (0.0, means[1]):
-            rest = "has" if true == 0 else "lacks"
-            return f"no labelled pair {rest} the outcome {name}, so the judge's errors on it are unknown"
+            rest = "no labelled pair has" if true == 0 else "all labelled pairs have"
+            return f"{rest} the outcome {name}, so the judge's error rates for it are unknown"
         if hit / true - alarm / (means[1] - true) <= 0:
-            return f"the judge is no better than chance at the outcome {name}: sensitivity + specificity is at most 1"
+            return (
+                f"for the outcome {name}, the judge is no better than chance (sensitivity + specificity is at most 1)"
+            )
     value = _corrected(means)
     return _interval(value, (table - means) @ _gradient(_corrected, means), pairs.clusters, known, lost=2)
 
 
 def _corrected(means: Floats) -> float:
-
     def prevalence(judged: float, true: float, hit: float, alarm: float) -> float:
         sensitivity, false_alarms = hit / true, alarm / (means[1] - true)
         return float((judged - false_alarms) / (sensitivity - false_alarms))
@@ -262,15 +260,12 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
 def _interval(
     value: float, linear: Floats, clusters: Sequence[Hashable], counted: Flags, *, lost: int
 ) -> Estimate | str:
-    """Return the interval, within [0, 1], of an estimate whose error is the mean of linearised values (with mean 0).
-
-    The degrees of freedom are the clusters of the `counted` pairs minus `lost`.
-    """
+    """Estimate the interval; the degrees of freedom are the clusters of the `counted` pairs, minus `lost`."""
     if not linear.any():
-        return "all values are equal, so their spread is unknown"
+        return "all values are equal, so their variance is unknown"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
     if groups.max() == 0:
-        return "all pairs have the same question, so the spread between questions is unknown"
+        return "all pairs have the same question, so the variance between questions is unknown"
     fit = OLS(linear, np.ones(len(linear))).fit(cov_type="cluster", cov_kwds={"groups": groups})
     units = len(np.unique(groups[counted]))
     reach = float(t.ppf((1 + LEVEL) / 2, max(units - lost, 1)) * fit.bse[0])

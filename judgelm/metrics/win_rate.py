@@ -4,7 +4,7 @@ Style control is a logistic regression of preferences on differences in style, w
 
     adjusted = preference - (P(at its difference in style) - P(at no difference))
 
-AlpacaEval fits each model separately; here, one coefficient covers all models.
+AlpacaEval fits each model separately; judgelm fits one coefficient for all models.
 
 Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al. 2024), section 3 and
 tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists and bold text as terms: LMSYS,
@@ -36,11 +36,11 @@ class _FractionalLogit(NamedTuple):
 
 def _fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]) -> _FractionalLogit | str:
     if np.linalg.matrix_rank(design) < design.shape[1]:
-        return "the terms of the regression depend on each other"
+        return "the terms of the regression are linearly dependent"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # statsmodels warns about each exact prediction, even of probabilities; the predictor shows divergence
+        # statsmodels warns even if only one prediction is exact; divergence is checked below
         warnings.simplefilter("ignore", PerfectSeparationWarning)
         try:
             fit = GLM(preferences, design, family=Binomial()).fit(
@@ -57,21 +57,20 @@ def _fit_logit(preferences: Floats, design: Floats, clusters: Sequence[Hashable]
 
 
 MIN_PAIRS = 10
-"""Minimum number of pairs for a fit."""
 _TIE = 0.5
 
 
 class WinRate(NamedTuple):
-    """Mean preference, with its standard error as AlpacaEval prints it."""
+    """Mean preference, with its standard error as in AlpacaEval."""
 
     rate: Estimate
     standard_error: float
 
 
 class LengthControlled(NamedTuple):
-    """Win rate at equal length, with its standard error by the delta method.
+    """Win rate at equal length, with its standard error from the delta method.
 
-    `length` is the coefficient of the length difference, baseline minus model. It is negative if longer answers are
+    `length` is the coefficient of the length difference (baseline minus model). It is negative if longer answers are
     preferred.
     """
 
@@ -89,26 +88,25 @@ def weighted(preferences: Floats, clusters: Sequence[Hashable], resampling: Resa
 
 
 def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resampling) -> WinRate:
-    """Return the share of wins plus half the ties."""
+    """Return the share of wins, with ties counting as half a win."""
     return weighted(np.sign(preferences - _TIE) / 2 + _TIE, clusters, resampling)
 
 
 def length_controlled(
     preferences: Floats, lengths: Floats, clusters: Sequence[Hashable], difficulty: Floats | None = None
 ) -> LengthControlled | str:
-    """Estimate the win rate at equal length by logistic regression, or return the reason why it is impossible.
+    """Estimate the win rate at equal length by logistic regression, or return the reason why it is not possible.
 
-    The terms are AlpacaEval's: tanh of the standardised difference in length, a constant, and optionally the
-    instruction's difficulty. AlpacaEval's fit is penalised, so its figures differ. `lengths` has shape (n, 2): the
-    baseline's answers, then the model's.
+    As in AlpacaEval, the terms are tanh of the standardised length difference, a constant, and optionally the
+    difficulty. Unlike in AlpacaEval, the regression is not penalised. Each row of `lengths` is (baseline, model).
     """
     n = len(preferences)
     if n < MIN_PAIRS:
-        return f"{n} comparisons are fewer than {MIN_PAIRS}"
+        return f"{n} comparisons are too few (minimum: {MIN_PAIRS})"
     deltas = lengths[:, 0] - lengths[:, 1]
     spread = float(np.std(deltas, ddof=1))
     if spread == 0:
-        return "all answers differ in length by the same amount"
+        return "the difference in length is the same for all pairs"
     constant = [np.ones(n)] if difficulty is None else [np.ones(n), difficulty]
     design = np.column_stack([np.tanh(deltas / spread), *constant])
     fit = _fit_logit(preferences, design, clusters)
@@ -147,12 +145,12 @@ _TERMS: Mapping[Control, tuple[str, ...]] = {"length": ("length",), "length,styl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleDifferences:
-    """Differences in style of n pairs, first minus second.
+    """Differences in style for n pairs, first answer minus second.
 
     Attributes:
-        terms: names of the k features that vary.
+        terms: names of the k features whose difference varies.
         values: shape (n, k), tanh of the difference divided by its standard deviation.
-        constant: features that are equal in every pair.
+        constant: names of the other features.
     """
 
     terms: tuple[str, ...]
@@ -165,8 +163,8 @@ class StyleControl:
     """Preferences without the effect of style.
 
     Attributes:
-        terms: coefficients, positive if more of the feature is preferred.
-        adjusted: adjusted preferences, shape (n,); can exceed [0, 1].
+        terms: coefficients; positive if more of the feature is preferred.
+        adjusted: adjusted preferences, shape (n,); can be outside [0, 1].
         unadjusted: number of pairs left unchanged because a model always or never wins.
     """
 
@@ -176,7 +174,7 @@ class StyleControl:
 
 
 def style_differences(answers: Sequence[tuple[str, str]], control: Control) -> StyleDifferences:
-    """Compute the terms of a control for at least two pairs of answers."""
+    """Compute the differences in style for at least two pairs of answers."""
     if len(answers) < 2:
         raise ValueError(f"style differences: expected at least two pairs, got {len(answers)}")
     deltas = {
@@ -199,16 +197,16 @@ def control_style(
     clusters: Sequence[Hashable],
     models: Sequence[tuple[str, str]] | None = None,
 ) -> StyleControl | str:
-    """Remove the effect of style from preferences, or return the reason why it is impossible.
+    """Remove the effect of style from preferences, or return the reason why it is not possible.
 
-    Without `models`, one constant replaces their strengths.
+    If `models` is None, a constant is used instead of the strengths.
     """
     if not differences.terms:
         return f"no pair differs in {', '.join(differences.constant)}, or all pairs differ by the same amount"
     fitted, strengths = _strengths(preferences, models)
     n = int(fitted.sum())
     if n < MIN_PAIRS:
-        return f"{n} pairs are fewer than {MIN_PAIRS}"
+        return f"{n} pairs are too few (minimum: {MIN_PAIRS})"
     design = np.column_stack([strengths, differences.values[fitted]])
     keys = list(compress(clusters, fitted))
     fit = _fit_logit(preferences[fitted], design, keys)
@@ -228,10 +226,6 @@ def control_style(
 
 
 def _strengths(preferences: Floats, models: Sequence[tuple[str, str]] | None) -> tuple[Flags, Floats]:
-    """Return which pairs can be fitted, and columns for the models' strengths and the first answer.
-
-    The first answer's constant is omitted if the models determine it.
-    """
     n = len(preferences)
     if models is None:
         return np.ones(n, dtype=np.bool_), np.ones((n, 1))

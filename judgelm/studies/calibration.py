@@ -1,6 +1,6 @@
 """Calibration of a judge's probabilities, before and after temperature scaling.
 
-The temperature is fitted on some questions and evaluated on the rest. Tie labels are excluded.
+The temperature is fitted on part of the questions and evaluated on the rest. Pairs labelled as ties are excluded.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -29,11 +29,11 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationOptions:
-    """Options of the study; the seed also splits the questions.
+    """Options for the study; the seed also determines how the questions are split.
 
     Attributes:
         bins: number of bins for the reliability curve and the calibration error.
-        fit_share: share of questions on which to fit the temperature, in [0, 1); 0 fits none.
+        fit_share: share of questions used to fit the temperature, in [0, 1); 0 disables the fit.
     """
 
     bins: int = 10
@@ -42,7 +42,7 @@ class CalibrationOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.fit_share < 1:
-            raise ConfigError(f"fit share: expected a number from 0 up to, but not including, 1, got {self.fit_share}")
+            raise ConfigError(f"fit share: expected a number of at least 0 and less than 1, got {self.fit_share}")
         if self.bins < 2:
             raise ConfigError(f"bins: expected at least 2, got {self.bins}")
 
@@ -85,10 +85,11 @@ class _Gain(NamedTuple):
 def calibration_study(
     judgments: Mapping[str, Judgment], labelled: LabelledSet, options: CalibrationOptions | None = None
 ) -> StudyResult:
-    """Measure reliability, calibration error, proper scores, and the effect of a temperature.
+    """Measure reliability, calibration error, proper scores, and the effect of temperature scaling.
 
     Raises:
-        InputError: no ids match, one id has different texts, or no pair has a probability and a label with a winner.
+        InputError: no ids match, the same id has different texts, or no pair has both a probability and a label with a
+            winner.
     """
     options = options or CalibrationOptions()
     labelled, texts = match_labels(judgments, labelled, name="the labels")
@@ -140,9 +141,9 @@ def _quality(name: str, pairs: _Slice, options: CalibrationOptions) -> _Calibrat
 
 
 def values(pairs: _Slice) -> NDArray[np.float64]:
-    """Return each pair's squared error, log loss, winner's probability minus correctness, and 1; shape (n, 4).
+    """Return the squared error, log loss, winner's probability minus correctness, and 1 for each pair; shape (n, 4).
 
-    A probability of exactly 0.5 is half right.
+    A probability of exactly 0.5 counts as half correct.
     """
     sure = np.maximum(pairs.probability, 1 - pairs.probability)
     right = np.where(pairs.probability == 0.5, 0.5, (pairs.probability > 0.5) == pairs.outcome)
@@ -178,7 +179,7 @@ def _slice_of(rows: Sequence[JoinedPair]) -> _Slice:
 
 
 FEW_PAIRS = 200
-"""With fewer pairs, bins have about twenty each, and their shares are known to about ±20 points."""
+"""With fewer pairs, each bin has about 20 or fewer, and its share of hits is uncertain by about 20 points."""
 
 
 def _split(pairs: _Slice, options: CalibrationOptions) -> tuple[_Slice | None, _Slice]:
@@ -192,10 +193,10 @@ def _split(pairs: _Slice, options: CalibrationOptions) -> tuple[_Slice | None, _
 def _nothing_to_measure(rows: Sequence[JoinedPair]) -> InputError:
     tied = sum(row.judgment.probability is not None for row in rows)
     if tied:
-        return InputError(f"calibration: all {tied} labels of judgments with a probability are ties; label more pairs")
+        return InputError(f"calibration: all {tied} pairs with a probability are labelled as ties; label more pairs")
     return InputError(
         f"calibration: none of the {len(rows)} labelled judgments has a probability; judge again with --distribution, "
-        "on an engine with logprobs"
+        "on an engine that returns logprobs"
     )
 
 
@@ -218,11 +219,11 @@ def _counts(
 def _protocol(options: CalibrationOptions) -> str:
     fitted = "no temperature is fitted"
     if options.fit_share:
-        fitted = f"a temperature is fitted on {100 * options.fit_share:g} % of the questions and measured on the rest"
+        fitted = f"a temperature is fitted on {100 * options.fit_share:g} % of the questions and evaluated on the rest"
     return (
-        f"P(first better) is compared with decided labels, in {options.bins} bins of equal width; {fitted} (seed "
-        f"{options.resampling.seed}). Failures and tied labels are excluded and counted. Intervals are 95 % "
-        f"from {options.resampling.resamples} resamples of questions."
+        f"P(first better) is compared with labels that have a winner, in {options.bins} bins of equal width; {fitted} "
+        f"(seed {options.resampling.seed}). Failures and pairs labelled as ties are excluded and counted. "
+        f"Intervals are 95 % from {options.resampling.resamples} resamples of questions."
     )
 
 
@@ -231,15 +232,16 @@ def _findings(before: _CalibrationScores, change: _Gain | None) -> list[str]:
     side = by_sign(more, "overconfident", "underconfident", "not significantly over- or underconfident")
     lines = [
         f"The judge is {side}: the mean probability of its winners minus its accuracy is {format_points(more)}.",
-        f"Its expected calibration error is {format_number(before.error.error)}; a calibrated judge with "
-        f"these probabilities would have {before.error.by_chance:.3f} by chance. Its Brier score is "
-        f"{format_number(before.brier)}; always answering 0.5 gives 0.250.",
+        f"Its expected calibration error is {format_number(before.error.error)}; a perfectly calibrated judge with the "
+        f"same probabilities would have {before.error.by_chance:.3f} by chance. Its Brier score is "
+        f"{format_number(before.brier)}; always predicting 0.5 would give 0.250.",
     ]
     if change is not None:
         verdict = by_sign(change.log_loss, "raises", "lowers", "does not significantly change")
         lines.append(
-            f"The best temperature is {format_number(change.temperature, '.2f')}; above 1 means overconfident. On "
-            f"held-out pairs, it {verdict} the log loss: {format_number(change.log_loss, '+.3f')}."
+            f"The fitted temperature is {format_number(change.temperature, '.2f')}; a value above 1 indicates "
+            f"overconfidence. On held-out pairs, it {verdict} the log loss; the change is "
+            f"{format_number(change.log_loss, '+.3f')}."
         )
     return lines
 
@@ -249,7 +251,7 @@ def _unfitted(fitted: _Slice | None, change: _Gain | None, options: CalibrationO
         few = "No temperature is fitted because there are too few questions to split."
         return [few] if options.fit_share > 0 else []
     low, high = TEMPERATURES
-    none = f"No temperature is used because the fit has no optimum from {low:g} to {high:g}."
+    none = f"No temperature is used because the fit has no optimum between {low:g} and {high:g}."
     return [none] if change is None else []
 
 

@@ -1,4 +1,4 @@
-"""Estimate how often one model beats another, from judgments and labels on some pairs."""
+"""Estimate how often one model beats another, from judged pairs and labels on some of them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class _ModelPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sides:
-    """A model's pairs, including failures. `unnamed` counts judgments without model names in a run that has some."""
+    """`unnamed` is the number of judgments without model names, if others have them."""
 
     model: str
     opponent: str | None
@@ -85,9 +85,11 @@ def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: st
     available = ", ".join(models[:_SHOWN]) + (", ..." if len(models) > _SHOWN else "")
     for name in (model, against):
         if name is not None and name not in models:
-            raise InputError(f"win rate: no judged pair has an answer by {name}; available: {available}")
+            raise InputError(f"win rate: no judged pair has an answer from {name}; available: {available}")
     if model is None and len(models) > 2:
-        raise InputError(f"win rate: the pairs contain {len(models)} models; choose one with --model ({available})")
+        raise InputError(
+            f"win rate: the pairs include answers from {len(models)} models; choose one with --model ({available})"
+        )
     return model or next((name for name in models if name != against), models[0])
 
 
@@ -101,13 +103,13 @@ _SIGNIFICANT = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOptions:
-    """Options.
+    """Options for the estimate.
 
     Attributes:
-        model: model whose wins are counted; by default, the author of the first answer if there are at most two models.
+        model: model whose wins are counted. With at most two models, the default is the model of the first answer.
         against: use only pairs against this model.
-        control: style features for which to control the judge's verdicts.
-        width: target width of the interval, in [0, 1], for the number of labels needed.
+        control: style features to control for in the judge's verdicts.
+        width: target width of the interval, in [0, 1].
     """
 
     model: str | None = None
@@ -121,7 +123,7 @@ DEFAULT_OPTIONS = ClaimOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCounts:
-    """Numbers of judgments; `other_models` counts pairs between other models."""
+    """Number of judgments and labels; `other_models` are pairs between other models."""
 
     judgments: int
     unnamed: int
@@ -138,11 +140,11 @@ class WinRateClaim:
     """A model's win rate according to the judge and the labels.
 
     Attributes:
-        opponent: None if models are unnamed or there are several.
+        opponent: None if there are several opponents.
         soft: whether the judge's P(better) is used instead of its verdicts.
-        uncontrolled: the judge's rate before style control; None if nothing is controlled.
-        control: the fit, or the reason why there is none.
-        labels_needed: number for the target width, or the reason why it is unknown.
+        uncontrolled: the judge's win rate before style control; None if there is no control.
+        control: the fit, or the reason why it is not possible.
+        labels_needed: number of labels for the target width, or the reason why it is unknown.
     """
 
     model: str
@@ -157,14 +159,14 @@ class WinRateClaim:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values, without per-pair control values."""
+        """Return plain values, without the adjusted preference of each pair."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
             del plain["control"]["adjusted"]
         return dict(json_ready(plain))
 
     def rows(self) -> list[tuple[str, Estimate | str]]:
-        """Return names and estimates, most trustworthy last."""
+        """Return the name and value of each estimate, with the most trustworthy last."""
         judge = "judge's P(better)" if self.soft else "judge's verdicts"
         plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
         ending = ", controlled" if isinstance(self.control, StyleControl) else ""
@@ -180,7 +182,7 @@ class WinRateClaim:
 
     @property
     def name(self) -> str:
-        """Model and opponent."""
+        """The names of the model and its opponent."""
         return f"{self.model} against {self.opponent or 'the others'}"
 
 
@@ -190,12 +192,12 @@ def claim_win_rate(
     samples: Mapping[str, Sample],
     options: ClaimOptions = DEFAULT_OPTIONS,
 ) -> WinRateClaim:
-    """Estimate how often a model beats another; a tie is half a win.
+    """Estimate how often a model beats another; a tie counts as half a win.
 
-    Failed judgments are excluded, so the estimate covers pairs with a verdict. Labels must cover a random subset.
+    Failed judgments are excluded. The labelled pairs must be a random subset.
 
     Raises:
-        InputError: there is no verdict, no choice among more than two models, or no answers for the control.
+        InputError: there is no verdict, a model must be chosen, or the control has no answers to compare.
     """
     sides = _model_sides(judgments, samples, options.model, options.against)
     if not sides.judged:
@@ -275,10 +277,10 @@ def _has_answers(sample: Sample | None) -> bool:
 
 def _needed(columns: JudgedPairs, width: float) -> int | str:
     if columns.labelled.sum() < MIN_LABELS:
-        return f"at least {MIN_LABELS} labels are needed to measure the difference between labels and judge"
+        return f"at least {MIN_LABELS} labels are needed to measure the difference between the labels and the judge"
     needed = labels_needed(columns, width)
     if needed is None:
-        return f"labels on all {len(columns.labels):,} pairs would still give a wider interval; judge more pairs"
+        return f"even with labels on all {len(columns.labels):,} pairs, the interval would be wider; judge more pairs"
     return needed
 
 
@@ -287,44 +289,43 @@ def _warnings(counts: ClaimCounts, estimates: TrueWinRate) -> list[str]:
     if counts.failed:
         lines.append(
             f"{counts.failed:,} judgments failed and are excluded ({counts.labels_of_failed:,} of them labelled). "
-            "The estimates cover pairs with a verdict."
+            "The estimates cover only pairs with a verdict."
         )
     if estimates.drift is not None and estimates.drift < _SIGNIFICANT:
         lines.append(
             f"The judge's values differ between labelled and unlabelled pairs (Welch's test, p = "
-            f"{estimates.drift:.2g}): the labelled pairs are probably not a random sample, but Rogan-Gladen and PPI++ "
-            "need one."
+            f"{estimates.drift:.2g}), so the labelled pairs are probably not a random sample. Rogan-Gladen and PPI++ "
+            "assume a random sample."
         )
     return lines
 
 
 def claim_sentences(claim: WinRateClaim) -> list[str]:
-    """Summarise the claim, most important sentence first."""
-    name = f"How often {claim.model} beats {claim.opponent or 'the others'}"
+    """Summarise the claim, with the most important sentence first."""
+    name = f"Win rate of {claim.model} against {claim.opponent or 'the others'}"
     estimates = claim.estimates
     basis = f"{claim.counts.labels:,} labels and {claim.counts.used:,} judged pairs"
     if isinstance(estimates.ppi, Estimate):
-        first = f"{name}: {format_share(estimates.ppi)} by PPI++ from {basis}."
+        first = f"{name}: {format_share(estimates.ppi)}, estimated by PPI++ from {basis}."
     elif isinstance(estimates.labels, Estimate):
-        first = f"{name}: {format_share(estimates.labels)} by the labels alone (PPI++: {estimates.ppi})."
+        first = f"{name}: {format_share(estimates.labels)}, from the labels alone (PPI++: {estimates.ppi})."
     else:
-        first = f"{name}: unknown, given {basis}: {estimates.labels}."
+        first = f"{name} cannot be estimated from {basis}: {estimates.labels}."
     if isinstance(claim.labels_needed, int):
-        needed = f"An interval {100 * (claim.width or 0):g} points wide needs about {claim.labels_needed:,} labels."
+        needed = f"An interval {100 * (claim.width or 0):g} points wide requires about {claim.labels_needed:,} labels."
     else:
-        needed = "" if claim.labels_needed is None else f"Labels for that width: {claim.labels_needed}."
+        needed = "" if claim.labels_needed is None else f"Number of labels for this width: {claim.labels_needed}."
     return [first, *([needed] if needed else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelComparison:
-    """Judged answers of two models to the same questions.
+    """Judged answers from two models to the same questions.
 
     Attributes:
-        models: the first model wrote the first answer of each pair, and its wins are counted.
-        labels: annotators' labels on some pairs.
+        models: the first model is the author of the first answer in each pair, and its wins are counted.
+        labels: human labels on some of the pairs.
         stages: stage name -> run manifest.
-        warnings: warnings from earlier stages.
     """
 
     models: tuple[str, str]
@@ -338,7 +339,7 @@ class ModelComparison:
 
 
 def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
-    """Compare win rates (raw, at equal length, and corrected by labels), Elo ratings, cost, and time of two models."""
+    """Compare two models by win rate (raw, at equal length, and corrected with labels), Elo rating, cost, and time."""
     model, opponent = comparison.models
     judgments, samples = comparison.judgments, comparison.samples
     claim = claim_win_rate(judgments, comparison.labels, samples, ClaimOptions(model=model, against=opponent))
@@ -346,11 +347,11 @@ def comparison_study(comparison: ModelComparison, resampling: Resampling = DEFAU
     rows = _claim_rows(comparison, claim, board, resampling)
     winners = Counter(str(judgment.winner) for judgment in judgments.values())
     alone = _reads_alone(comparison)
-    way = "Each answer is judged alone" if alone else "Each pair is judged in both orders"
+    way = "Each answer is judged by itself" if alone else "Each pair is judged in both orders"
     return StudyResult(
         study="compare",
         title=f"{model} against {opponent}",
-        protocol=f"{way}; a tie is half a win. {board.protocol}",
+        protocol=f"{way}; a tie counts as half a win. {board.protocol}",
         findings=(*_comparison_findings(claim, comparison.judge), _elo_sentence(board, model)),
         counts={
             "questions": comparison.questions,
@@ -382,7 +383,7 @@ def _claim_rows(
         equal = replace(equal, value=1 - equal.value, low=1 - equal.high, high=1 - equal.low)
     shown = comparison.judgments.values()
     both = [(judged.consistent, judged.sample_id) for judged in shown if judged.consistent is not None]
-    without = "each answer is judged alone" if _reads_alone(comparison) else "one order"
+    without = "each answer is judged by itself" if _reads_alone(comparison) else "judged in one order only"
     same = share(np.array([same for same, _ in both]), [key for _, key in both], resampling) if both else without
     estimates = claim.rows()
     corrected = estimates[-3:] if comparison.labels else []
@@ -407,31 +408,32 @@ def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
 def _comparison_findings(claim: WinRateClaim, judge: str) -> Iterator[str]:
     estimates, counts = claim.estimates, claim.counts
     name = f"{claim.model} beats {claim.opponent}"
-    basis = f"{counts.used:,} questions by {judge}'s verdicts"
+    basis = f"{counts.used:,} questions, according to {judge}"
     best = estimates.verdicts
-    sentence = f"{name} on an unknown share of {basis}: {best}"
+    sentence = f"The win rate of {claim.model} is unknown: {best}"
     if isinstance(best, Estimate):
         sentence = f"{name} on {100 * best.value:.1f} % (95 % interval {format_percents(best)}) of {basis}"
     if isinstance(estimates.labels, Estimate):
-        best, verb = estimates.ppi, "correct this to"
+        best, verb = estimates.ppi, "corrected with"
         if not isinstance(best, Estimate):
-            best, verb = estimates.labels, "give"
+            best, verb = estimates.labels, "based only on"
         sentence += (
-            f"; human labels on {counts.labels:,} of them {verb} {100 * best.value:.1f} % ({format_percents(best)})"
+            f"; {verb} human labels on {counts.labels:,} of them, the share is {100 * best.value:.1f} % "
+            f"({format_percents(best)})"
         )
     elif counts.labels:
-        sentence += f"; {estimates.labels}, so it is not corrected"
+        sentence += f"; {estimates.labels}, so the share is not corrected"
     yield f"{sentence}."
     if isinstance(best, str) or best.low <= 0.5 <= best.high:
         yield "The difference is not significant: the interval contains 50 %."
     else:
-        by = "human labels" if isinstance(estimates.labels, Estimate) else f"{judge}, without correction by labels"
-        yield f"{claim.model if best.low > 0.5 else claim.opponent} is better by {by}."
+        by = "human labels" if isinstance(estimates.labels, Estimate) else f"{judge} (not corrected with labels)"
+        yield f"{claim.model if best.low > 0.5 else claim.opponent} is better according to {by}."
 
 
 def _elo_sentence(board: StudyResult, model: str) -> str:
-    """The two models differ by twice their distance from the mean, 1000."""
+    """Both models are equally far from the mean rating of 1000."""
     [points] = [row["elo"] for row in board.table("leaderboard") if row["model"] == model]
     assert isinstance(points, Estimate), "both models are rated, since they met"
     ahead = replace(points, **{name: 2 * (getattr(points, name) - 1000) for name in ("value", "low", "high")})
-    return f"Elo lead of {model}: {format_number(ahead, '+.0f')} points."
+    return f"Elo lead of {model}, in points: {format_number(ahead, '+.0f')}."

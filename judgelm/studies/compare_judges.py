@@ -1,7 +1,7 @@
 """Comparison of judges on the same labelled pairs.
 
-Judges are compared on the pairs that both judged. These are resampled together, so pairs that are hard for both do not
-widen the interval of the difference.
+Two judges are compared on the pairs that both of them judged. Their verdicts are resampled together, so pairs that are
+hard for both do not widen the interval of the difference.
 """
 
 from collections import Counter
@@ -32,9 +32,9 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareOptions:
-    """Options of the comparison.
+    """Options for the comparison.
 
-    `order_rule` merges two orders into one label for all judges; `tie_threshold` applies to the rule `probability`.
+    `order_rule` is the rule for merging two orders into one label. `tie_threshold` applies to the rule `probability`.
     """
 
     failures: FailureHandling = "excluded"
@@ -59,7 +59,7 @@ class _JudgeAgreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PairedComparison:
-    """`holm` is the p-value of `test` corrected for all tests."""
+    """`holm` is the p-value of `test`, corrected for multiple tests."""
 
     first: str
     second: str
@@ -73,7 +73,7 @@ class _PairedComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AlignedVotes:
-    """`judged` omits excluded failures; every judge has a label for the `common` ids."""
+    """`judged` omits excluded failures; `common` contains the ids that every judge labelled."""
 
     rows: Mapping[str, Mapping[str, JoinedPair]]
     judged: Mapping[str, Mapping[str, int]]
@@ -107,8 +107,8 @@ def compare_judges(
     """Compare judges by agreement with labels, and pairwise by paired difference, kappa, flips, and McNemar's test.
 
     Raises:
-        InputError: there are fewer than two judges or no common pairs, the order rule does not apply, or texts differ
-            under one id.
+        InputError: there are fewer than two judges or no common pairs, the order rule does not apply, or the same id
+            has different texts.
     """
     labels, texts = match_labels_of_runs(judges, labels, name="the labels")
     votes = _align_votes(judges, labels, options)
@@ -137,7 +137,7 @@ def _align_votes(
     judges: Mapping[str, Mapping[str, Judgment]], labels: LabelledSet, options: CompareOptions
 ) -> _AlignedVotes:
     if len(judges) < 2:
-        raise InputError(f"compare-judges: expected at least two files of judgments, got {len(judges)}")
+        raise InputError(f"compare-judges: expected at least two judgment files, got {len(judges)}")
     questions = pair_labels.questions_of(labels)
     joined = {
         name: pair_labels.join(judgments, labels.labels, {}, questions, options.order_rule, options.tie_threshold)
@@ -151,8 +151,8 @@ def _align_votes(
     common = tuple(key for key in first if all(key in labelled for labelled in judged.values()))
     if not common:
         failed = "; ".join(f"{name}: {_failures(rows)}" for name, rows in joined.items())
-        finding = f"no labelled pair has a verdict from all of {', '.join(judges)}"
-        raise InputError(f"compare-judges: {finding} (failed: {failed})")
+        finding = f"no labelled pair has a verdict from every judge ({', '.join(judges)})"
+        raise InputError(f"compare-judges: {finding} (failures: {failed})")
     return _AlignedVotes(
         rows={name: {row.id: row for row in rows} for name, rows in joined.items()},
         judged=judged,
@@ -214,9 +214,9 @@ _MAX_SENTENCES = 6
 
 def _protocol(options: CompareOptions) -> str:
     failures = "excluded" if options.failures == "excluded" else "counted as ties"
-    rule = "as each run decided" if options.order_rule == "as_judged" else f"by rule {options.order_rule}"
+    rule = "as in each run" if options.order_rule == "as_judged" else f"with the order rule {options.order_rule}"
     return (
-        f"Verdicts and labels are joined by sample id. Two orders are merged "
+        f"Verdicts and labels are joined by sample id. The two orders of a pair are merged "
         f"{rule}. Failures are {failures}. Intervals are 95 % from {options.resampling.resamples} resamples of "
         f"questions (seed {options.resampling.seed})."
     )
@@ -235,23 +235,23 @@ def _findings(
     votes: _AlignedVotes, results: Sequence[_JudgeAgreement], comparisons: Sequence[_PairedComparison]
 ) -> list[str]:
     lines = [
-        f"On the {len(votes.common):,} pairs with a verdict from every judge, agreement with the labels is "
+        f"Agreement with the labels, on the {len(votes.common):,} pairs with a verdict from every judge: "
         + "; ".join(f"{result.name} {format_share(result.common)}" for result in results[:_MAX_SENTENCES])
         + "."
     ]
     dependent = len(set(votes.members(votes.common))) < len(votes.common)
-    taken = ", pairs of one question treated as independent" if dependent else ""
+    taken = "; pairs with the same question are treated as independent" if dependent else ""
     for pair in comparisons[:_MAX_SENTENCES]:
         low, high, test = pair.difference.low, pair.difference.high, pair.test
         verdict = "better than" if low > 0 else "worse than" if high < 0 else "not significantly different from"
         lines.append(
             f"{pair.first} is {verdict} {pair.second}: {format_points(pair.difference)}. They agree on "
-            f"{format_share(pair.same)} of pairs, kappa {format_number(pair.kappa)}. On "
-            f"{test.only_first + test.only_second:,} pairs only one judge is right: {pair.first} on "
-            f"{test.only_first:,}, {pair.second} on {test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
+            f"{format_share(pair.same)} of the pairs; kappa is {format_number(pair.kappa)}. Only one is right on "
+            f"{test.only_first + test.only_second:,} pairs: {pair.first} on {test.only_first:,}, and {pair.second} on "
+            f"{test.only_second:,} (McNemar p = {test.p_value:.2g}{taken})."
         )
     if len(comparisons) > _MAX_SENTENCES:
-        lines.append(f"The table of differences has {len(comparisons) - _MAX_SENTENCES} more pairs of judges.")
+        lines.append(f"See the table of differences for {len(comparisons) - _MAX_SENTENCES} more pairs of judges.")
     return lines
 
 
@@ -267,12 +267,15 @@ def _warnings(
             lines.append(f"{without:,} judgments by {result.name} have no label and are excluded.")
     least, most = min(result.judged for result in results), max(result.judged for result in results)
     if least < most:
-        lines.append(f"The judges have {least:,} to {most:,} labelled pairs each; compare them on the common pairs.")
+        lines.append(
+            f"The number of labelled pairs differs between judges ({least:,} to {most:,}); compare them on the common "
+            "pairs."
+        )
     if any(result.failed for result in results):
         shares = "; ".join(
             f"{result.name} {result.failed:,} of {result.judged:,}" for result in results if result.failed
         )
-        lines.append(f"Failed: {shares}. Failures on hard pairs make a judge look better.")
+        lines.append(f"Failed judgments: {shares}. Failures on hard pairs make a judge look better than it is.")
     return lines
 
 

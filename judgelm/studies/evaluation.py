@@ -1,7 +1,7 @@
-"""Evaluation of a run against labels: agreement, order effects, failures, groups and annotators.
+"""Evaluate a run against labels: agreement, order effects, failures, groups, and annotators.
 
-Every figure is computed twice: `excluded` omits failed judgments; `as_tie` counts failures as ties and two failed
-orders as consistent, as the original JudgeLM code does.
+Every figure is computed twice. `excluded` leaves out failed judgments. Like the original JudgeLM code, `as_tie` counts
+failures as ties, and pairs that failed in both orders as consistent.
 """
 
 from collections import Counter
@@ -33,14 +33,14 @@ FailureHandling = Literal["excluded", "as_tie"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationOptions:
-    """Protocol of an evaluation.
+    """Options for an evaluation.
 
     Attributes:
-        failures: treatment in the headline, groups, and lists.
-        order_rule: how two orders merge into one label; None uses `protocol_rule`.
-        tie_threshold: maximum distance from 0.5 for a tie under `probability`.
-        run_rule: order rule of the run, for the protocol sentence.
-        scale: accepted scores, such as `1-10` or `any`; None if unknown.
+        failures: how to treat failures in the headline figure, groups, and lists.
+        order_rule: how to merge the two orders into one label; None uses `protocol_rule`.
+        tie_threshold: with the rule `probability`, the maximum distance from 0.5 that counts as a tie.
+        run_rule: order rule of the run, shown in the protocol.
+        scale: range of accepted scores, such as `1-10` or `any`; None if unknown.
     """
 
     failures: FailureHandling = "excluded"
@@ -56,9 +56,9 @@ DEFAULT_OPTIONS = EvaluationOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Numbers of rows by outcome.
+    """Number of rows for each outcome.
 
-    `repaired` counts `judged` rows that needed a constrained retry, `read_anywhere` those with scores outside line 1.
+    `repaired` rows needed a constrained retry. In `read_anywhere` rows, the scores are not on the first line.
     """
 
     judgments: int
@@ -77,7 +77,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One value of a grouping; it has no shares if every judgment failed."""
+    """Result for one value of a grouping; `accuracy` is None if every judgment failed."""
 
     value: str
     n: int
@@ -88,7 +88,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A pair whose judge and label name different winners."""
+    """A pair on which the judge and the label disagree."""
 
     sample_id: str
     judged: Winner
@@ -99,7 +99,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleAgreement:
-    """Agreement under another order rule."""
+    """Agreement under a different order rule."""
 
     failed: int
     excluded: Estimate | None
@@ -111,14 +111,13 @@ class Evaluation:
     """Results of an evaluation.
 
     Attributes:
-        protocol: order rule, failure treatment, and scale in words; quote it with every figure.
-        order_rule: rule of all figures except `other_rules` and `probabilities`.
-        other_rules: agreement by the given order and by the mean score, for pairs scored in both orders.
+        protocol: description of the order rule, failure handling, and scale; quote it with every figure.
+        order_rule: order rule for all figures except `other_rules` and `probabilities`.
+        other_rules: agreement under the rules `given` and `mean`, for pairs scored in both orders.
         excluded: None if every judgment failed.
-        flips: ids whose two orders were judged differently.
-        failure_codes: number of pairs by failure code, including `half_failed`.
-        half_failed: ids with a verdict although one order failed.
-        mean_thinking_characters: mean per prompt with thinking.
+        flips: ids of pairs with different verdicts in the two orders.
+        failure_codes: number of pairs per failure code, including pairs in `half_failed`.
+        half_failed: ids of pairs that have a verdict even though one order failed.
     """
 
     protocol: str
@@ -144,16 +143,16 @@ class Evaluation:
 
     @property
     def headline(self) -> PairMetrics | None:
-        """Metrics under the chosen failure treatment."""
+        """Metrics under the chosen failure handling."""
         return self.excluded if self.failures == "excluded" else self.as_tie
 
     @property
     def agreement_name(self) -> str:
-        """Name of the agreement figure; for two orders, it includes the order rule: `agreement, given order`."""
+        """Name of the agreement figure; with two orders, it includes the order rule: `agreement, given order`."""
         return "agreement" if self.as_tie.position is None else f"agreement, {RULE_NAMES[self.order_rule]}"
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values, with None for non-finite numbers."""
+        """Return plain values; non-finite numbers become None."""
         return dict(json_ready(self))
 
 
@@ -170,14 +169,14 @@ def evaluate(
     """Compare judgments with labels, joined by sample id.
 
     Args:
-        judgments: one per sample, in one order or both.
+        judgments: one judgment per sample, in one order or both.
         labels: labels by sample id.
-        reverse: judgments of swapped answers from a separate run, which affect the label only if `options.order_rule`
-            combines orders.
+        reverse: judgments of swapped answers from a separate run; they affect the label only if `options.order_rule`
+            combines both orders.
         groups: grouping name -> sample id -> value.
-        clusters: sample id -> key; pairs with the same key (question) are resampled together.
+        clusters: sample id -> cluster key; pairs with the same key (question) are resampled together.
         split: votes on samples without a majority, used only for annotator agreement.
-        options: protocol.
+        options: the protocol.
 
     Raises:
         InputError: no judgment has a label, a sample has two judgments, or the order rule does not apply.
@@ -187,7 +186,7 @@ def evaluate(
     rule = options.order_rule or by_default
     rows = pair_labels.join(judgments_by_id, labels, reverse, clusters or {}, rule, options.tie_threshold)
     judged = [row for row in rows if row.judged is not None]
-    # annotator agreement reads only the votes; the winner is a placeholder
+    # only the votes are used for annotator agreement; the winner is a placeholder
     ties = {key: Label(sample_id=key, winner="tie", votes=votes) for key, votes in (split or {}).items()}
     voted = judgments_by_id.keys() & ties.keys() and pair_labels.join(
         judgments_by_id, ties, reverse, clusters or {}, rule, options.tie_threshold
@@ -289,7 +288,7 @@ def _humans(rows: list[JoinedPair], options: EvaluationOptions) -> HumanAgreemen
 
 def _as_ties(rows: list[JoinedPair], resampling: Resampling) -> PairMetrics:
     metrics = pair_metrics(rows, resampling, failure=0)
-    assert metrics is not None, "join raises without rows"
+    assert metrics is not None, "join raises an error if there are no rows"
     return metrics
 
 
@@ -306,15 +305,15 @@ def _rule_agreement(
 
 
 _RULES: dict[LabelRule, str] = {
-    "as_judged": "the verdict is the run's own",
-    "given": "the given order decides the verdict, and the reversed order only measures position bias",
-    "mean": "the verdict compares the mean scores of both orders",
+    "as_judged": "verdicts are taken from the run",
+    "given": "verdicts are from the given order, and the reversed order is used only to measure position bias",
+    "mean": "verdicts are based on the mean scores over both orders",
     "tie": "the verdict is a tie if the orders conflict",
-    "probability": "the mean P(first better) of both orders decides the verdict",
+    "probability": "verdicts are based on P(first better), averaged over both orders",
 }
 _FAILURES: dict[FailureHandling, str] = {
     "excluded": "Failed judgments are excluded from the headline figures",
-    "as_tie": "A failed judgment counts as a tie in the headline figures",
+    "as_tie": "Failed judgments count as ties in the headline figures",
 }
 
 
@@ -322,24 +321,25 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     twice = sum(row.orders is None or row.orders.swapped is not None for row in rows)
     if two_files and rule in ("as_judged", "given"):
         orders = (
-            "The given order decides the verdict; a second file with the reversed order only measures position bias"
+            "Verdicts are from the given order; the second file, with the reversed order, is used only to measure "
+            "position bias"
         )
     elif twice:
-        partly = "" if twice == len(rows) else f" ({twice:,} of {len(rows):,} pairs; the others in one order)"
+        partly = "" if twice == len(rows) else f" ({twice:,} of {len(rows):,} pairs; the others in one order only)"
         orders = f"Each pair was judged in both orders{partly}; {_RULES[rule]}"
         if rule == "as_judged" and rows[0].judgment.reads_words:
-            orders += ", by P(first better) from the probabilities of the answers' letters"
+            orders += ", based on P(first better) from the probabilities of the answer letters"
         elif rule == "as_judged" and options.run_rule is not None:
             orders += f" (order rule {options.run_rule})"
     elif protocol := next(filter(None, map(protocol_of, {row.judgment.mode for row in rows})), ""):
         orders = protocol
     elif any(row.judgment.reads_words for row in rows):
-        orders = "Each answer was judged alone; P(first better) decides the verdict"
+        orders = "Each answer was judged by itself; verdicts are based on P(first better)"
     elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"
     else:
         orders = "Each pair's verdict combines the verdicts of several judges"
     if rule == "probability":
-        orders += f", and a tie within {options.tie_threshold:g} of 0.5"
-    scale = "The scale of the scores is not recorded" if options.scale is None else f"Score scale: {options.scale}"
+        orders += f", and values within {options.tie_threshold:g} of 0.5 are ties"
+    scale = "The score scale was not recorded" if options.scale is None else f"Score scale: {options.scale}"
     return f"{orders}. {_FAILURES[options.failures]}. {scale}."

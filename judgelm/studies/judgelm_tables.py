@@ -1,7 +1,7 @@
-"""JudgeLM's Tables 1 to 6 for the user's own judges, in the paper's layout.
+"""Tables 1 to 6 of the JudgeLM paper for your own judges, in the same layout.
 
-Runs have two rows: `ties` counts unreadable replies as ties, like the authors' code; `left out` excludes them. Table 3
-uses the run's manifest.
+Each run has two rows: `ties` counts unreadable replies as ties, like the original code, and `left out` excludes them.
+Table 3 is built from the run's manifest.
 
 Source: JudgeLM, section 6; baaivision/JudgeLM, `judgelm/llm_judge/eval_model_judgement.py` (`calculate_metrics`).
 """
@@ -26,13 +26,12 @@ _LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """A run's times and tokens over all sessions; None if not recorded.
+    """Total time and tokens over all sessions of a run; None if not recorded.
 
     Attributes:
-        metrics_s: time to compare with the labels, measured now.
-        workers: description of the parallel workers.
-        gpus: number of GPUs held for the whole run.
-        prompt_tokens: counted by the judge's tokenizer, like `reply_tokens`.
+        metrics_s: time to compute the metrics, measured now.
+        gpus: number of GPUs reserved for the whole run.
+        prompt_tokens: counted with the judge's tokenizer, like `reply_tokens`.
     """
 
     pairs: int
@@ -47,7 +46,7 @@ class Timing:
 
     @property
     def total_s(self) -> float | None:
-        """Time to load, judge, and compute metrics; None if any is missing."""
+        """Time to load, judge, and compute metrics; None if not recorded."""
         if self.load_s is None or self.judge_s is None:
             return None
         return self.load_s + self.judge_s + self.metrics_s
@@ -55,7 +54,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPrices:
-    """Prices in USD for Table 3: a GPU hour, and tokens of an alternative API judge."""
+    """Prices in USD for Table 3: per GPU hour, and per token for an API judge as the alternative."""
 
     gpu_hour: float | None = None
     api: Prices | None = None
@@ -63,7 +62,7 @@ class CostPrices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRun:
-    """The run of one row.
+    """The run for one row.
 
     Attributes:
         heads: cells of the leading columns.
@@ -80,14 +79,14 @@ class TableRun:
 
 
 Counted = Literal["ties", "left out"]
-"""Treatment of unreadable replies."""
 
-_COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as the authors count", "left out": "left out"}
+
+_COUNTINGS: Mapping[Counted, str] = {"ties": "ties, as in the original code", "left out": "left out"}
 _POSITION = ("consistency", "toward_first", "toward_second", "delta")
 
 
 def heads_of(table_number: int) -> Mapping[str, str]:
-    """Return the leading columns of a table: key -> heading."""
+    """Return the heading of each leading column, by key."""
     return _LAYOUTS.groups(f"table-{table_number}")[0][1]
 
 
@@ -96,9 +95,9 @@ def _measures(table_number: int) -> Mapping[str, str]:
 
 
 def read_as_authors(judgments: Mapping[str, Judgment]) -> dict[str, Judgment]:
-    """Parse the same replies with the authors' parser.
+    """Parse the replies again, with the original parser.
 
-    Retries are reversed, because the authors' code has none. Judgments without scores keep their verdict.
+    Retries are undone, because the original code has none. Judgments without scores keep their verdict.
     """
     return {key: _read_as_authors(judgment) for key, judgment in judgments.items()}
 
@@ -127,7 +126,7 @@ def _shown_to_authors(shown: Shown) -> Shown:
 
 
 def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | None = None) -> StudyResult:
-    """Build tables from `runs` (table number -> rows), and a scaling figure."""
+    """Build the tables in `runs` (table number -> rows), and the scaling figure."""
     every = [run for rows in runs.values() for run in rows]
     if not every:
         raise ValueError("expected at least one run")
@@ -135,7 +134,7 @@ def paper_tables(runs: Mapping[int, Sequence[TableRun]], prices: CostPrices | No
     prices = prices or CostPrices()
     return StudyResult(
         study="judgelm",
-        title="JudgeLM's tables for these judges",
+        title="Tables of the JudgeLM paper for these judges",
         protocol=" / ".join(dict.fromkeys(run.evaluation.protocol for run in every)),
         findings=tuple(
             finding
@@ -204,16 +203,21 @@ def _unreadable(table_number: int, run: TableRun) -> list[str]:
     if theirs.failed_orders or ours.failed_orders:
         name, heading = _main_measure(table_number)
         ties, left_out = _metric_value(run, name), _metric_value(run, name, "left out")
-        without = "undefined without the latter" if left_out is None else f"{format_share(left_out)} without the latter"
+        without = "undefined" if left_out is None else f"{format_share(left_out)}"
         assert ties is not None, "ties include every pair"
-        reader = "PandaLM's protocol" if table_number == 2 else "the authors' code"
+        reader = "PandaLM's protocol" if table_number == 2 else "the original code"
         warnings.append(
-            f"Table {table_number}, {judge}: of {theirs.joined:,} pairs, {theirs.failed:,} are unreadable by {reader} "
-            f"and {ours.failed:,} by judgelm ({theirs.failed_orders:,} and {ours.failed_orders:,} replies); "
-            f"{heading} is {format_share(ties)} if the former count as ties, and {without}."
+            f"Table {table_number}, {judge}: of {theirs.joined:,} pairs, {reader} fails to parse {theirs.failed:,} and "
+            f"judgelm fails to parse {ours.failed:,} ({theirs.failed_orders:,} and {ours.failed_orders:,} replies). "
+            f"The {heading} is {format_share(ties)} if failures of {reader} count as ties. "
+            f"It is {without} if failures of judgelm are left out."
         )
     if run.unpaired:
-        effect = "their label is from the given order" if table_number == 2 else "consistency and bias exclude them"
+        effect = (
+            "their label is from the given order"
+            if table_number == 2
+            else "they are excluded from consistency and bias"
+        )
         warnings.append(f"Table {table_number}, {judge}: {run.unpaired:,} pairs have no reversed judgment; {effect}.")
     return warnings
 
@@ -234,7 +238,6 @@ class _Cost:
 
     @property
     def ratio(self) -> float | None:
-        """GPU cost divided by API cost."""
         return None if self.gpus is None or not self.api else self.gpus / self.api
 
 
@@ -254,8 +257,9 @@ def _costs(rows: Sequence[TableRun], prices: CostPrices) -> list[str]:
         if cost.ratio is not None:
             sentences.append(
                 f"Table 3: {_name(3, run)} judged {timing.pairs:,} pairs in {timing.total_s:,.0f} s on "
-                f"{timing.gpus:g} GPUs for {cost.gpus:,.2f} USD, {100 * cost.ratio:.1f} % of the {cost.api:,.2f} USD "
-                f"that an API would cost for {timing.prompt_tokens:,} prompt and {timing.reply_tokens:,} reply tokens."
+                f"{timing.gpus:g} GPUs for {cost.gpus:,.2f} USD. This is {100 * cost.ratio:.1f} % of the API cost of "
+                f"{cost.api:,.2f} USD for {timing.prompt_tokens:,} prompt tokens and {timing.reply_tokens:,} reply "
+                "tokens."
             )
     return sentences
 
@@ -280,13 +284,13 @@ def _prices_note(prices: CostPrices) -> str:
         per_1k = prices.api.prompt / 1000, prices.api.reply / 1000
         api = "{:g} USD for 1,000 prompt tokens and {:g} USD for 1,000 reply tokens".format(*per_1k)
     return (
-        f"Costs: {gpu}; {api}. The GPU cost uses the total time. The API cost uses this run's prompts and replies, "
-        "counted by the judge's tokenizer; other models differ. In empty cells, a price or a measurement is missing."
+        f"Costs: {gpu}; {api}. The GPU cost is based on the total time. The API cost is based on this run's tokens, "
+        "counted with the judge's tokenizer; the counts differ for other models. A cell is empty if a price or a "
+        "measurement is missing."
     )
 
 
 def _scaling(rows: Sequence[TableRun]) -> Lines:
-    """Non-numeric scales keep their order."""
     scales = list(dict.fromkeys(run.heads["data_scale"] for run in rows))
     numbers = {scale: count for scale in scales if (count := _number(scale)) is not None}
     numeric = len(numbers) == len(scales)
@@ -322,5 +326,7 @@ def _best(table_number: int, rows: Sequence[TableRun]) -> str:
     measured = [(estimate, run) for run in rows if (estimate := _metric_value(run, name)) is not None]
     estimate, run = max(measured, key=lambda pair: pair[0].value)
     unreadable = run.authors.counts.failed
-    ties = f", {unreadable:,} of its replies unreadable and counted as ties" if unreadable else ""
-    return f"Table {table_number}: highest {heading}: {format_share(estimate)}, {_name(table_number, run)}{ties}."
+    ties = f"; {unreadable:,} of its pairs are unreadable and count as ties" if unreadable else ""
+    return (
+        f"Table {table_number}: the highest {heading} is {format_share(estimate)} for {_name(table_number, run)}{ties}."
+    )

@@ -1,6 +1,6 @@
-"""Leaderboard of models by each judge: Elo ratings and pairwise win rates, with and without length control.
+"""Rank models separately for each judge: Elo ratings and pairwise win rates, with and without length control.
 
-Each order's verdict is a match, as is each AlpacaEval annotation. A win rate counts each pair once.
+For ratings, each order of a pair is one match, and so is each AlpacaEval annotation. Win rates count each pair once.
 
 Source: Chatbot Arena (Chiang et al. 2024); AlpacaEval (Li et al. 2023) and Length-Controlled AlpacaEval (Dubois et al.
 2024).
@@ -32,11 +32,11 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeMatches:
-    """Matches by one judge, which is a run or an annotator.
+    """Matches judged in one run or by one annotator.
 
     Attributes:
-        matches: a pair judged in both orders gives two matches, which are resampled together.
-        comparisons: one per pair; the preference is missing if the judge failed.
+        matches: two for a pair judged in both orders, which are resampled together.
+        comparisons: one per pair; the preference is None if the judge failed.
     """
 
     judge: str
@@ -55,7 +55,7 @@ class JudgeMatches:
 
     @property
     def same_model(self) -> int:
-        """Number of pairs with a verdict on two answers by one model."""
+        """Number of pairs with a verdict whose answers are both from the same model."""
         return sum(pair.preference is not None and pair.model == pair.baseline for pair in self.comparisons)
 
 
@@ -68,10 +68,11 @@ def leaderboard_study(
 ) -> StudyResult:
     """Rate the models and compare them pairwise, separately for each judge.
 
-    `difficulties` maps question text or index to a difficulty for length control; `notes` report skipped rows.
+    `difficulties` maps the text or index of a question to its difficulty, used for length control. `notes` are added
+    to the warnings.
 
     Raises:
-        InputError: a judge has no verdict, fewer than two models can be rated, or a question has no difficulty.
+        InputError: a judge has no verdicts, fewer than two models can be rated, or a question has no difficulty.
     """
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
     win_rates = _duels(judges, resampling, difficulties)
@@ -81,8 +82,9 @@ def leaderboard_study(
         study="leaderboard",
         title="Leaderboard",
         protocol=(
-            "Bradley-Terry ratings are fitted to P(better) by maximum likelihood. A verdict without probability is 1, "
-            "0.5 (tie), or 0. A pair judged in both orders has two verdicts. Models share one first-position effect. "
+            "Bradley-Terry ratings are fitted to P(better) by maximum likelihood. A verdict without a "
+            "probability counts as 1, 0.5 (tie), or 0. A pair judged in both orders counts as two verdicts. All models "
+            "share one first-position effect. "
             f"If the likelihood has no finite maximum, ratings are fitted {_PRIOR}. "
             f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed}). Failed "
             "judgments are excluded and counted."
@@ -109,21 +111,21 @@ def leaderboard_study(
 
 
 def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mapping[str, Sample]) -> JudgeMatches:
-    """Convert a run on pairs to matches; the samples name the models.
+    """Convert judgments of pairs to matches; the model names come from the samples.
 
     Raises:
-        InputError: a judgment is not of a pair, or its sample does not name two models.
+        InputError: a judgment is not of a pair, or its sample does not have two model names.
     """
     matches: list[Match] = []
     comparisons: list[Comparison] = []
     for key, judgment in judgments.items():
         if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
             raise InputError(
-                f"run {judge}: judgment {key}: mode {judgment.mode} has no winner; use runs that judged pairs"
+                f"run {judge}: judgment {key}: mode {judgment.mode} does not pick a winner; use runs that judged pairs"
             )
         sample = samples.get(key)
         if sample is None or len(sample.answer_models) != 2:
-            finding = "no row has its id" if sample is None else "its row does not name two models"
+            finding = "no row has this id" if sample is None else "its row does not have two model names"
             raise InputError(f"run {judge}: judgment {key}: {finding}; pass the judged pairs with --rows")
         comparisons.append(_comparison(judge, judgment, sample))
         if judgment.winner is not None and sample.answer_models[0] != sample.answer_models[1]:
@@ -132,7 +134,6 @@ def matches_of_run(judge: str, judgments: Mapping[str, Judgment], samples: Mappi
 
 
 def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
-    """Count the first answer as the baseline's."""
     preference = None if judgment.winner is None else 1 - first_better(judgment)
     return Comparison(
         instruction=sample.question,
@@ -146,7 +147,7 @@ def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
 
 
 def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatches]:
-    """Group comparisons by annotator; AlpacaEval does not record the order shown."""
+    """Group comparisons by annotator; AlpacaEval does not record the display order."""
     groups = grouped(comparisons, lambda comparison: comparison.annotator or "annotator")
     judges = []
     for annotator, group in groups.items():
@@ -160,7 +161,7 @@ def matches_of_comparisons(comparisons: Iterable[Comparison]) -> list[JudgeMatch
 
 
 _Verdict = tuple[float, tuple[int, ...] | None]
-"""P(sample's first answer is better), and the order shown (None if unknown)."""
+"""P(the sample's first answer is better), and the display order (None if unknown)."""
 
 
 def _verdicts(judgment: Judgment) -> list[_Verdict]:
@@ -177,7 +178,6 @@ def _verdicts(judgment: Judgment) -> list[_Verdict]:
 
 
 def _of_order(reply: Shown, label: int | None) -> _Verdict | None:
-    """Return None if the order failed or its score lines have too little probability."""
     distribution = reply.distribution
     if distribution is None or reply.failure is not None:
         return None if label is None else ((label + 1) / 2, reply.order)
@@ -194,7 +194,7 @@ def _match(verdict: _Verdict, sample: Sample) -> Match:
 
 _MIN_COMMON_MODELS = 3
 _PRIOR = (
-    "with one added tie per model against a virtual player of fitted strength, and one between equal players for "
+    "with one tie added per model against a virtual player of fitted strength, and one tie between equal players for "
     "the position effect"
 )
 
@@ -202,11 +202,13 @@ _PRIOR = (
 def _ratings(judge: JudgeMatches, resampling: Resampling) -> Ratings:
     if not judge.matches:
         pairs = len(judge.comparisons)
-        raise InputError(f"leaderboard: none of the {pairs} pairs of {judge.judge} has a verdict on two models")
+        raise InputError(
+            f"leaderboard: none of the {pairs} pairs judged by {judge.judge} has a verdict and two different models"
+        )
     try:
         return bradley_terry(judge.matches, resampling)
     except ValueError as error:
-        raise InputError(f"leaderboard of {judge.judge}: {error}") from error
+        raise InputError(f"leaderboard for {judge.judge}: {error}") from error
 
 
 def _win_rates(judge: JudgeMatches) -> dict[str, float]:
@@ -257,14 +259,16 @@ def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
 
 def _findings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     best = ratings.rated[0]
-    never_lost = " It never lost." if best.record == "unbeaten" else ""
-    lines = [f"{judge.judge}: {best.model} is first with Elo {format_number(best.elo, '.0f')}.{never_lost}"]
+    never_lost = " It is unbeaten." if best.record == "unbeaten" else ""
+    lines = [
+        f"{judge.judge}: {best.model} ranks first, with an Elo rating of {format_number(best.elo, '.0f')}.{never_lost}"
+    ]
     level = [row.model for row in ratings.rated[1:] if row.best_rank == 1 or row.record == "unbeaten"]
     if level:
-        lines.append(f"{judge.judge}: not significantly lower: {', '.join(level[:5])}.")
+        lines.append(f"{judge.judge}: not significantly worse: {', '.join(level[:5])}.")
     if isinstance(ratings.position, Estimate):
         points = format_number(ratings.position, "+.0f")
-        lines.append(f"{judge.judge}: the first position is worth {points} Elo points.")
+        lines.append(f"{judge.judge}: the first-position advantage, in Elo points, is {points}.")
     return lines
 
 
@@ -273,7 +277,7 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     if ratings.regularised:
         lines.append(
             f"{judge.judge}: the likelihood has no finite maximum because some models, or the first position, always "
-            f"won. Ratings are fitted {_PRIOR}; unbounded intervals are open."
+            f"won. Ratings are fitted {_PRIOR}. Intervals can be unbounded on one side."
         )
     for row in ratings.rated:
         if row.record != "mixed":
@@ -284,17 +288,20 @@ def _warnings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
             )
     if ratings.separable_resamples:
         lines.append(
-            f"{judge.judge}: {ratings.separable_resamples:,} resamples have no finite maximum and are fitted {_PRIOR}."
+            f"{judge.judge}: in {ratings.separable_resamples:,} resamples, the likelihood has no finite maximum, so "
+            f"ratings are fitted {_PRIOR}."
         )
     if isinstance(ratings.position, str):
-        lines.append(f"{judge.judge}: no estimate for the first position: {ratings.position}.")
+        lines.append(f"{judge.judge}: the first-position effect cannot be estimated: {ratings.position}.")
     return lines
 
 
 _MAX_SENTENCES = 6
 _FAR = 0.1
-"""AlpacaEval's threshold for the same warning."""
-_FAR_NOTE = f"changes the win rate by more than {100 * _FAR:g} points: few answers have similar lengths"
+
+_FAR_NOTE = (
+    f"length control changes the win rate by more than {100 * _FAR:g} points because few answers have similar lengths"
+)
 
 
 def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties: Mapping[str, float] | None) -> Table:
@@ -361,7 +368,7 @@ def _duel_findings(duels: Sequence[Mapping[str, Cell]]) -> Iterator[str]:
     for duel in duels[:_MAX_SENTENCES]:
         rate, equal = duel["win_rate"], duel["length_controlled_winrate"]
         assert isinstance(rate, Estimate), "every duel has a win rate"
-        controlled = f"; at equal length {format_share(equal)}" if isinstance(equal, Estimate) else ""
+        controlled = f"; at equal length, {format_share(equal)}" if isinstance(equal, Estimate) else ""
         yield f"{duel['annotator']}: {duel['model']} against {duel['baseline']}: {format_share(rate)}{controlled}."
     if len(duels) > _MAX_SENTENCES:
-        yield f"The table has {len(duels) - _MAX_SENTENCES} more pairs of models."
+        yield f"See the table for {len(duels) - _MAX_SENTENCES} more pairs of models."

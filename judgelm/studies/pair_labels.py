@@ -1,4 +1,4 @@
-"""Join judgments and labels of pairs by sample id; integer labels are in sample order."""
+"""Join pair judgments with labels by sample id. Integer labels are in sample order."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,25 +15,25 @@ RULE_NAMES: Mapping[LabelRule, str] = {
     "as_judged": "as judged",
     "mean": "mean of both orders",
     "given": "given order",
-    "tie": "a conflict of the orders is a tie",
+    "tie": "tie if the orders conflict",
     "probability": "mean P(first better) of both orders",
 }
-"""Order rules, as shown in headings."""
+
 
 TIE_THRESHOLD = 0.05
-"""Default distance from 0.5 within which a probability is a tie."""
+"""By default, a probability within this distance of 0.5 counts as a tie."""
 
 _LABELS: dict[Winner, int] = {1: 1, "tie": 0, 2: -1}
 _WINNERS: dict[int, Winner] = {label: winner for winner, label in _LABELS.items()}
 
 
 def label_of(winner: Winner) -> int:
-    """Return +1 first better, 0 tie, -1 second better."""
+    """Return +1 (first better), 0 (tie), or -1 (second better)."""
     return _LABELS[winner]
 
 
 def first_better(judgment: Judgment, soft: bool = True) -> float:
-    """Return P(first better): the judgment's probability if it has one and `soft`, else 1, 0.5 or 0."""
+    """Return P(first better); it is 1, 0.5, or 0 if the judgment has no probability or `soft` is False."""
     if judgment.winner is None:
         raise ValueError(f"judgment {judgment.sample_id}: no verdict")
     if soft and judgment.probability is not None:
@@ -42,46 +42,42 @@ def first_better(judgment: Judgment, soft: bool = True) -> float:
 
 
 def winner_of(label: int) -> Winner:
-    """Invert `label_of`."""
+    """Return the inverse of `label_of`."""
     return _WINNERS[label]
 
 
 def called_correct(judgment: Judgment) -> bool | None:
-    """Return whether the judge called the answer correct; None if the judge failed.
+    """Return whether the judge considered the answer correct; None if the judge failed.
 
     Raises:
-        InputError: the judgment's mode has no such label.
+        InputError: the mode does not judge correctness.
     """
     if judgment.verdict is None:
         return None
     label = judgment.verdict.label if isinstance(judgment.verdict, LabelVerdict) else None
     if label not in ("correct", "incorrect"):
         raise InputError(
-            f"judgment {judgment.sample_id}: mode {judgment.mode} does not call answers correct or incorrect; use a "
-            "run with mode qa or correctness"
+            f"judgment {judgment.sample_id}: mode {judgment.mode} does not label answers as correct or incorrect; "
+            "use a run in mode qa or correctness"
         )
     return label == "correct"
 
 
 def pair_winner(label: Label) -> Winner:
-    """Return a pair label's winner.
-
-    Raises:
-        InputError: the label is not for a pair.
-    """
+    """Return the winner of a pair label; raise `InputError` for other labels."""
     if label.winner is None:
         count = len(label.scores or ())
-        raise InputError(f"label {label.sample_id}: expected a winner, got scores of {count} answers; pass pair labels")
+        raise InputError(f"label {label.sample_id}: expected a winner, got scores for {count} answers; use pair labels")
     return label.winner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderLabel:
-    """Label of one order, in sample order.
+    """The label from one order, expressed in sample order.
 
     Attributes:
         label: None if this order failed or was skipped after a failure.
-        lead: score of the sample's first answer minus the second; None if there are no scores.
+        lead: score of the sample's first answer minus the score of its second; None if there are no scores.
     """
 
     label: int | None
@@ -90,16 +86,16 @@ class OrderLabel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """Labels of a pair in both orders; `swapped` is None if only one was judged."""
+    """Labels of a pair in both orders; `swapped` is None if only one order was judged."""
 
     given: OrderLabel
     swapped: OrderLabel | None = None
 
 
 def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | None:
-    """Return the label of each order, or None if a judgment of both orders has no scores per order.
+    """Return the label for each order, or None if both orders were judged but have no separate labels.
 
-    `reverse` is the same pair from a separate run on swapped answers, as in the original JudgeLM code.
+    `reverse` is the judgment of the swapped answers, from a separate run (as in the original JudgeLM code).
 
     Raises:
         InputError: `reverse` is given, but the judgment already has both orders.
@@ -107,7 +103,7 @@ def orders_of(judgment: Judgment, reverse: Judgment | None = None) -> Orders | N
     if reverse is not None:
         if len(judgment.compared) > 1 or len(reverse.compared) > 1:
             raise InputError(
-                f"judgment {judgment.sample_id}: already has both orders; omit the file of reversed judgments"
+                f"judgment {judgment.sample_id}: both orders were already judged; omit the file of reversed judgments"
             )
         return Orders(given=_single(judgment), swapped=_negated(_single(reverse)))
     if len(judgment.compared) < 2:
@@ -125,11 +121,11 @@ def pair_label(
 ) -> int | None:
     """Return the label of a judgment under an order rule: +1, 0, -1, or None for a failure.
 
-    Under `mean` and `tie`, a failed order fails the pair. Under `given`, only the given order counts. Under
-    `probability`, an order fails if its score lines have less than half of the probability.
+    With `mean` and `tie`, the pair fails if either order fails. With `given`, only the given order counts. With
+    `probability`, an order fails if valid score lines have less than half of the probability mass.
 
     Raises:
-        InputError: the rule compares orders, but the judgment has no label for each.
+        InputError: the rule compares orders, but the judgment does not have a label for each order.
     """
     if rule == "as_judged":
         return None if judgment.winner is None else label_of(judgment.winner)
@@ -138,7 +134,7 @@ def pair_label(
         return _by_probability(judgment, reverse, tie_threshold)
     if orders is None:
         raise InputError(
-            f'judgment {judgment.sample_id}: order rule "{rule}" needs scores of each order; use "as_judged"'
+            f'judgment {judgment.sample_id}: order rule "{rule}" requires scores for each order; use "as_judged"'
         )
     given, swapped = orders.given, orders.swapped
     if rule == "given":
@@ -148,15 +144,15 @@ def pair_label(
     if rule == "tie":
         return given.label if given.label == swapped.label else 0
     if given.lead is None or swapped.lead is None:
-        raise InputError(f'judgment {judgment.sample_id}: order rule "mean" needs scores; use "as_judged"')
+        raise InputError(f'judgment {judgment.sample_id}: order rule "mean" requires scores; use "as_judged"')
     return _sign(given.lead + swapped.lead)
 
 
 def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> LabelRule:
-    """Return `given` (JudgeLM's protocol) for pairs scored in both orders, else `as_judged`.
+    """Return the default order rule: `given` (JudgeLM's protocol) for pairs scored in both orders, else `as_judged`.
 
-    Judges that write labels (PandaLM, Auto-J) or are scored by the probability of a verdict word have protocols that
-    merge both orders.
+    Judges that output labels or are scored by the probability of a verdict word use `as_judged`, because their
+    protocols merge both orders.
     """
     both = False
     for key, judgment in judgments.items():
@@ -172,7 +168,7 @@ def protocol_rule(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgm
 
 
 def scores_behind(judgment: Judgment, rule: LabelRule) -> tuple[float, ...] | None:
-    """Return the scores behind a judgment's label, in sample order; under `given`, the given order's scores."""
+    """Return the scores that the label is based on, in sample order."""
     if rule != "given":
         return judgment.scores
     return next((shown.scores for shown in per_order(judgment.shown) if shown.order == (0, 1)), judgment.scores)
@@ -189,8 +185,8 @@ def _by_probability(judgment: Judgment, reverse: Judgment | None, tie_threshold:
     distributions = [(order, part.distribution) for order, part in shown if part.distribution is not None]
     if len(distributions) < len(shown):
         raise InputError(
-            f'judgment {judgment.sample_id}: order rule "probability" needs score distributions; judge again with '
-            "--distribution, on an engine with logprobs"
+            f'judgment {judgment.sample_id}: order rule "probability" requires score distributions; judge again '
+            "with --distribution, on an engine that returns logprobs"
         )
     probability = antisymmetrised(distributions)
     return None if probability is None else label_of(winner_by(probability, tie_threshold))
@@ -207,13 +203,12 @@ def by_id(judgments: Mapping[str, Judgment] | Iterable[Judgment]) -> dict[str, J
     unique: dict[str, Judgment] = {}
     for judgment in judgments:
         if judgment.sample_id in unique:
-            raise InputError(f"judgments: sample {judgment.sample_id} has two judgments; keep one")
+            raise InputError(f"judgments: sample {judgment.sample_id} has two judgments; keep only one")
         unique[judgment.sample_id] = _by_order(judgment)
     return unique
 
 
 def _by_order(judgment: Judgment) -> Judgment:
-    """Merge prompts of one order, such as dialogue turns."""
     if not isinstance(judgment.verdict, PairVerdict | None):
         return judgment
     shown = per_order(judgment.shown)
@@ -252,12 +247,12 @@ def _negated(order: OrderLabel) -> OrderLabel:
 
 
 def _sign(lead: float) -> int:
-    """Treat NaN and rounding errors of an exact tie (7.1 - 6.9 + 6.9 - 7.1) as 0."""
+    """Return 0 for NaN and for rounding errors (such as 7.1 - 6.9 + 6.9 - 7.1)."""
     return (lead >= 1e-9) - (lead <= -1e-9)
 
 
 NOT_GIVEN = "not given"
-"""Group for members without a value."""
+
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -265,7 +260,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedPair:
-    """A judgment and its label; integer labels are in sample order, None for a failure."""
+    """A judgment with its label; `judged` is None for a failure."""
 
     id: str
     truth: int
@@ -277,7 +272,7 @@ class JoinedPair:
 
 
 def questions_of(labelled: LabelledSet) -> dict[str, str]:
-    """Return questions by sample id; pairs with the same question are resampled together."""
+    """Return the question for each sample id; pairs with the same question are resampled together."""
     return {sample.id: sample.question for sample in labelled.samples.values()}
 
 
@@ -289,15 +284,15 @@ def join(
     rule: LabelRule,
     tie_threshold: float,
 ) -> list[JoinedPair]:
-    """Join judgments and labels of the same samples, in the order of the judgments.
+    """Join judgments with labels by sample id, in the order of the judgments.
 
-    Samples without a key in `clusters` are resampled alone.
+    Samples without a key in `clusters` are resampled individually.
 
     Raises:
         InputError: no ids match, or the order rule does not apply to a judgment.
     """
     twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
-    interned: dict[Orders | None, Orders | None] = {}  # most rows share a few distinct values
+    interned: dict[Orders | None, Orders | None] = {}  # most rows have the same few values
     rows = [
         JoinedPair(
             id=key,
@@ -313,12 +308,12 @@ def join(
     ]
     if not rows:
         examples = f"{next(iter(judgments), None)!r} and {next(iter(labels), None)!r}"
-        raise InputError(f"evaluation: no judgment has a label because their ids differ, for example {examples}")
+        raise InputError(f"evaluation: no judgment id matches a label id, for example {examples}")
     return rows
 
 
 def order_labels(orders: Orders | None) -> list[int | None]:
-    """Return the labels of the judged orders, in sample order; empty if unknown."""
+    """Return the label of each judged order, in sample order; empty if unknown."""
     if orders is None:
         return []
     return [orders.given.label] + ([] if orders.swapped is None else [orders.swapped.label])
@@ -338,9 +333,9 @@ def failed_orders(row: JoinedPair) -> int:
 
 
 def failure_code(judgment: Judgment) -> str:
-    """Return the failure code, or `reversed_order` if only the second file's judgment failed.
+    """Return the failure code, or `reversed_order` if only the judgment in the second file failed.
 
-    `off_grammar` includes score lines with less than half of the probability.
+    It is also `off_grammar` if valid score lines have less than half of the probability mass.
     """
     if judgment.failure is not None:
         return judgment.failure.code
@@ -350,7 +345,6 @@ def failure_code(judgment: Judgment) -> str:
 
 
 def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders | None:
-    """Like `orders_of`, but in a run of both orders, a failure before the second order fails both."""
     orders = orders_of(judgment, reverse)
     if twice and judgment.failure is not None and orders is not None and orders.swapped is None:
         return Orders(given=orders.given, swapped=OrderLabel(label=None))
@@ -358,7 +352,7 @@ def _orders(judgment: Judgment, reverse: Judgment | None, twice: bool) -> Orders
 
 
 def group_by_value(members: Iterable[T], value_of: Callable[[T], str | None]) -> dict[str, list[T]]:
-    """Group members by value, largest group first, then by value."""
+    """Group members by value, with the largest group first."""
     groups = grouped(members, lambda member: NOT_GIVEN if (value := value_of(member)) is None else value)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 

@@ -1,4 +1,4 @@
-"""Metrics of labelled pairs with intervals: agreement, position bias, probabilities, and a score histogram.
+"""Metrics for labelled pairs, with intervals: agreement, position bias, probabilities, and a score histogram.
 
 Source: Gneiting and Raftery (2007), Strictly Proper Scoring Rules, Prediction, and Estimation.
 """
@@ -17,7 +17,7 @@ from judgelm.studies.pair_labels import JoinedPair, order_labels, winner_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionEstimates:
-    """Consistency and bias over two orders; the first three shares sum to 1."""
+    """Consistency and position bias over two orders; the first three shares sum to 1."""
 
     consistency: Estimate
     toward_first: Estimate
@@ -27,13 +27,12 @@ class PositionEstimates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMetrics:
-    """Metrics under one treatment of failures.
+    """Metrics with failures either excluded or counted as ties.
 
     Attributes:
-        majority_label: most frequent label.
-        majority: agreement of always answering this label.
+        majority: agreement if `majority_label`, the most frequent label, is always predicted.
         gain: accuracy minus `majority`, resampled together.
-        confusion: counts by label (row) and judge's answer (column), in the order of `LABELS`.
+        confusion: counts by label (row) and verdict (column), in the order of `LABELS`.
         position: None unless pairs were judged in both orders.
         decided: accuracy on pairs whose label has a winner.
     """
@@ -54,9 +53,9 @@ class PairMetrics:
 def pair_metrics(
     pairs: Sequence[JoinedPair], resampling: Resampling, *, failure: int | None = None
 ) -> PairMetrics | None:
-    """Compute all metrics; None without pairs.
+    """Compute all metrics; None if there are no pairs.
 
-    `failure` replaces a missing label from the judge or an order; None excludes such pairs.
+    `failure` replaces missing labels of the judge or of an order; None excludes these pairs.
     """
     pairs = [pair for pair in pairs if pair.judged is not None or failure is not None]
     if not pairs:
@@ -105,7 +104,7 @@ def position_estimates(
         return np.asarray(np.abs(sums[:, 1:2] - sums[:, 2:3]) / sums.sum(axis=1, keepdims=True), dtype=np.float64)
 
     [delta] = estimate(cells, leaning, clusters, resampling)
-    if delta.low == delta.high:  # all pairs behave alike, so delta is 0 or 1
+    if delta.low == delta.high:  # delta is 0 or 1 because all pairs are alike
         delta = widened(delta, clusters)
     return PositionEstimates(consistency=steady, toward_first=first, toward_second=second, delta=delta)
 
@@ -124,9 +123,9 @@ def _position(pairs: Sequence[JoinedPair], resampling: Resampling, failure: int 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbabilityScores:
-    """Brier score and log loss of `n` pairs with a probability and a label with a winner; lower is better.
+    """Brier score and log loss over `n` pairs with a probability and a label with a winner; lower is better.
 
-    `tied_labels` counts pairs excluded because their label is a tie; `without`, pairs without a probability.
+    `tied_labels` is the number of excluded pairs labelled as ties, and `without` the number without a probability.
     """
 
     n: int
@@ -137,7 +136,7 @@ class ProbabilityScores:
 
 
 def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> ProbabilityScores | None:
-    """Score P(first better) as recorded by the run; None without probabilities."""
+    """Score the recorded P(first better); None if there are no probabilities."""
     known = [row for row in rows if row.judgment.probability is not None]
     if not known:
         return None
@@ -157,9 +156,9 @@ def score_probabilities(rows: Sequence[JoinedPair], resampling: Resampling) -> P
 
 
 def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return squared error and log loss per pair, shape (n, 2), whose means equal scikit-learn's scores.
+    """Return squared error and log loss per pair, shape (n, 2); their means equal scikit-learn's scores.
 
-    As in scikit-learn, the log loss clips probabilities by one float64 epsilon, so a certain mistake costs 36.
+    As in scikit-learn, probabilities are clipped by one float64 epsilon, so the maximum log loss is 36.
     """
     of_outcome = np.where(first_better, probability, 1 - probability)
     epsilon = np.finfo(np.float64).eps
@@ -170,7 +169,7 @@ def proper_losses(first_better: NDArray[np.bool_], probability: NDArray[np.float
 class ScoreHistogram:
     """Histogram of scores by answer position.
 
-    `not_finite` counts excluded orders with a non-finite score (`inf 5` in the original parser).
+    `not_finite` is the number of orders excluded because a score is not finite (`inf 5` in the original parser).
     """
 
     edges: tuple[float, ...]
@@ -182,13 +181,12 @@ class ScoreHistogram:
 
 
 def _score_edges(lowest: float, highest: float) -> NDArray[np.float64]:
-    """Return bins of width 1 around whole scores, or twenty bins on a scale above 50."""
     low, high = np.floor(lowest + 0.5) - 0.5, np.floor(highest + 0.5) + 0.5
     return np.arange(low, high + 1) if high - low <= 50 else np.linspace(low, high, 21)
 
 
 def score_histogram(judgments: Sequence[Judgment]) -> ScoreHistogram | None:
-    """Count scores over all orders, or over pairs of answers graded alone; None without finite scores."""
+    """Build a histogram over all orders, or over pairs graded individually; None if there are no finite scores."""
     pairs = [
         pair
         for judgment in judgments

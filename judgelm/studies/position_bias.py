@@ -1,4 +1,4 @@
-"""Effect of answer order on verdicts, by group of pairs (such as one per model). It needs no labels.
+"""Measure how answer order affects a judge's verdicts, for each group of pairs. No labels are needed.
 
 Source: JudgeLM, section 3.2 and Table 4 (consistency and bias); FairEval (Wang et al. 2023) for GPT-4.
 """
@@ -29,9 +29,9 @@ class TwiceJudged:
     """A pair judged in both orders.
 
     Attributes:
-        given: winner in the given order: +1, 0, or -1; None if this order failed.
+        given: winner in the given order (+1, 0, or -1), or None if this order failed.
         swapped: winner in the other order, expressed in the given order.
-        leads: lead of the first position in each order, in score points.
+        leads: score of the answer shown first minus the score of the other answer, in each order.
     """
 
     given: int | None
@@ -44,7 +44,8 @@ class TwiceJudged:
 class PairGroup:
     """Pairs judged in both orders, including failures.
 
-    `alone` counts judgments without the other order; `by_hand`, judgments whose reply does not begin with scores.
+    `alone` is the number of judgments with no counterpart in the other order. `by_hand` is the number of replies that
+    do not start with scores.
     """
 
     pairs: tuple[TwiceJudged, ...] = ()
@@ -67,27 +68,28 @@ class _Measured:
 
 
 def position_bias_study(groups: Mapping[str, PairGroup], resampling: Resampling = DEFAULT_RESAMPLING) -> StudyResult:
-    """Measure consistency, position bias, and the first position's lead, by group and overall.
+    """Measure consistency, position bias, and the first-position advantage, for each group and overall.
 
     Raises:
         InputError: a group is named `all`, or no pair was judged in both orders.
     """
     if _ALL in groups:
-        raise InputError(f'group "{_ALL}": this name is reserved for all pairs; choose another')
+        raise InputError(f'group "{_ALL}": this name is reserved for all pairs; choose another name')
     everything = sum(groups.values(), PairGroup())
     whole = _measured(_ALL, everything, resampling)
     if whole.position is None:
         raise InputError(
-            f"position bias: no pair was judged in both orders ({len(everything.pairs)} failed in one, "
-            f"{everything.alone} judgments lack the other order); pass both orders of the same answers"
+            f"position bias: no pair was judged in both orders ({len(everything.pairs)} pairs failed in one "
+            f"order; {everything.alone} judgments have no counterpart in the other order); judge the same answers in "
+            "both orders"
         )
     rows = [_measured(name, group, resampling) for name, group in groups.items()]
     rows += [whole] if len(rows) > 1 else []
     consistencies = [(row.name, row.position.consistency) for row in rows if row.position is not None]
     return StudyResult(
         study="position-bias",
-        title="Order effects of a judge",
-        protocol="Each pair was judged in both orders, which are joined by question and answer ids. Intervals are 95 % "
+        title="How answer order affects the judge",
+        protocol="Each pair was judged in both orders, matched by question and answer ids. Intervals are 95 % "
         f"from {resampling.resamples} resamples of questions (seed {resampling.seed}).",
         findings=tuple(_findings(whole, rows)),
         counts={
@@ -125,18 +127,19 @@ def _findings(whole: _Measured, rows: Sequence[_Measured]) -> list[str]:
     position = whole.position
     assert position is not None, "the caller rejects groups without a pair"
     lines = [
-        f"Both orders agree on {format_share(position.consistency)} of all pairs; "
-        f"{format_share(position.toward_first)} favour the answer shown first, "
-        f"{format_share(position.toward_second)} the answer shown second."
+        f"The verdict is the same in both orders for {format_share(position.consistency)} of all pairs. It favours the "
+        f"answer shown first for {format_share(position.toward_first)}, and the answer shown second for "
+        f"{format_share(position.toward_second)}."
     ]
     if whole.lead is not None:
-        lines.append(f"The first position is worth {format_number(whole.lead, '+.2f')} points.")
+        lines.append(f"The first-position advantage, in score points, is {format_number(whole.lead, '+.2f')}.")
     measured = [(row.name, row.position.consistency) for row in rows if row is not whole and row.position is not None]
     ranked = sorted(measured, key=lambda named: (named[1].value, named[0]))
     if len(ranked) > 1:
         (least, low), (most, high) = ranked[0], ranked[-1]
         lines.append(
-            f"Consistency is lowest on {least}, {format_share(low)}, and highest on {most}, {format_share(high)}."
+            f"Consistency is lowest for {least}, at {format_share(low)}, and highest for {most}, at "
+            f"{format_share(high)}."
         )
     return lines
 
@@ -151,7 +154,7 @@ def _warnings(rows: Sequence[_Measured]) -> list[str]:
 
 
 def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
-    """Pair the orders of a run; a judgment that failed before its second order failed in both."""
+    """Pair the two orders of each judgment; a failure before the second order counts as a failure in both."""
     twice = any(len(judgment.compared) > 1 for judgment in judgments.values())
     pairs: list[TwiceJudged] = []
     alone = 0
@@ -170,10 +173,10 @@ def pairs_of_run(judgments: Mapping[str, Judgment]) -> PairGroup:
 
 
 def pairs_of_reviews(reviews: Sequence[tuple[str, Review]]) -> list[tuple[str, PairGroup]]:
-    """Pair reviews of the same answers; a pair joins the group of its first review.
+    """Pair reviews of the same answers; each pair belongs to the group of its first review.
 
     Raises:
-        InputError: the same answers were reviewed twice in one order.
+        InputError: the same answers were reviewed twice in the same order.
     """
     names = {id(review): name for name, review in reviews}
     pairs, alone = match_orders(review for _, review in reviews)

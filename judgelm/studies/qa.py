@@ -1,4 +1,4 @@
-"""QA-Judge's analyses: exact match, F1 and judges against annotators, answer types, prompts, self-preference.
+"""The QA-Judge analyses: agreement with annotators, answer types, prompts, and self-preference.
 
 Source: QA-Judge (*Reassessing Extractive QA Datasets at Scale*), sections 5 and 6.
 """
@@ -28,13 +28,13 @@ FEW = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QaOptions:
-    """Options of the study.
+    """Options for the study.
 
     Attributes:
-        failures: exclude unlabelled answers, or count them `as_incorrect` as the original code does.
-        siblings: answering model -> judge from its family, for sibling preference.
-        own: answering model -> the same model as a judge, if the names differ.
-        types_judge: judge for answer types; None selects the best by correlation with annotators, or the first.
+        failures: exclude unlabelled answers, or count them `as_incorrect` like the original code.
+        siblings: answering model -> judge from the same family, for sibling preference.
+        own: answering model -> its name as a judge, if the names differ.
+        types_judge: judge for the answer types; None selects the judge that correlates best with annotators.
     """
 
     failures: qa_scores.QaFailureHandling = "excluded"
@@ -45,12 +45,12 @@ class QaOptions:
 
 
 def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
-    """Build all tables and figures that the answers and runs (one per judge and prompt) support.
+    """Build all tables and figures that can be made from the answers and runs (one run per judge and prompt).
 
-    Each judge is represented by its first run, except in prompt comparisons.
+    Only the first run of each judge is used, except in prompt comparisons.
 
     Raises:
-        InputError: answers or runs are missing, two runs share a judge and prompt, or a judge is unknown.
+        InputError: answers or runs are missing, two runs have the same judge and prompt, or a judge is unknown.
     """
     options = options or QaOptions()
     _check(answers, runs, options)
@@ -78,7 +78,7 @@ def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOpti
     tables += [qa_scores.judge_table(answers, runs), _authors_table(answers, runs, counting, people=people)]
     return StudyResult(
         study="qa",
-        title="Short answers: exact match, F1, judges and annotators",
+        title="Short answers: exact match, F1, judges, and annotators",
         protocol=_protocol(options),
         findings=_findings(answers, main, counting, own, people=people),
         counts=_counts(answers, runs),
@@ -93,13 +93,13 @@ def _check(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOption
         raise InputError(f"qa study: expected answers and runs, got {len(answers)} answers and {len(runs)} runs")
     names = [run.name for run in runs]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"qa study: {doubled[0]} has two runs; name their prompts with JUDGE:PROMPT=FILE")
+        raise InputError(f"qa study: {doubled[0]} has two runs; tell their prompts apart with JUDGE:PROMPT=FILE")
     judges = {run.judge for run in runs}
     wanted = {*options.siblings.values(), *options.own.values()} | ({options.types_judge} - {None})
     if unknown := sorted(str(name) for name in wanted - judges):
-        raise InputError(f"qa study: no run of judge {unknown[0]!r}; available: {', '.join(sorted(judges))}")
+        raise InputError(f"qa study: no run by judge {unknown[0]!r}; available: {', '.join(sorted(judges))}")
     if not any(answer.id in run.judgments for run in runs for answer in answers):
-        raise InputError("qa study: no judgment id matches an answer; pass the file of answers that was judged")
+        raise InputError("qa study: no judgment id matches an answer; pass the answer file that was judged")
 
 
 def _types_judge(
@@ -129,8 +129,8 @@ def _protocol(options: QaOptions) -> str:
     excluded = options.failures == "excluded"
     treated = "are excluded and reported" if excluded else "count as incorrect, as in the original code"
     return (
-        f"Exact matches count as correct without the judge. Unlabelled answers {treated}. Intervals are "
-        f"95 % percentile intervals over {options.resampling.resamples:,} resamples of questions."
+        f"Exact matches count as correct even if the judge disagrees. Unlabelled answers {treated}. Intervals are "
+        f"95 % percentile intervals from {options.resampling.resamples:,} resamples of questions."
     )
 
 
@@ -146,14 +146,14 @@ def _findings(
     gaps = qa_scores.gaps_to_em(answers, main, counting)
     for which, gap in zip(("widest", "narrowest"), dict.fromkeys((gaps[0], gaps[-1]) if gaps else ()), strict=False):
         sentences.append(
-            f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on {gap.model}'s "
-            f"answers, data set {gap.data_set}."
+            f"The {which} gap between a judge and EM is {format_points(gap.points)}: {gap.judge} on answers by "
+            f"{gap.model} in {gap.data_set}."
         )
     for row in own:
         strictest = row.shares[0].share
         if strictest is not None:
             sentences.append(
-                f"{row.judge} alone calls {format_share(strictest)} of {row.model}'s answers with EM 0 correct."
+                f"{format_share(strictest)} of {row.model}'s answers with EM 0 are called correct only by {row.judge}."
             )
     false = [answer for answer in answers if not answer.gate.exact]
     for run in main:
@@ -172,9 +172,10 @@ def _agreement_sentences(answers: Sequence[QaAnswer], main: Sequence[QaRun], cou
             sentences.append(f"{name}: the correlation with annotators is undefined for every answering model.")
             continue
         models = f"{average.defined} answering model{'s' * (average.defined != 1)}"
-        left_out = f"; {len(average.undefined)} undefined" if average.undefined else ""
+        left_out = f"; it is undefined for {len(average.undefined)} more" if average.undefined else ""
         sentences.append(
-            f"{name}: correlation with annotators {format_number(average.mean)}, averaged over {models}{left_out}."
+            f"{name}: the correlation with annotators is {format_number(average.mean)}, averaged over "
+            f"{models}{left_out}."
         )
     return sentences
 
@@ -198,36 +199,36 @@ def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[
         unread, missing = reasons["read as incorrect"], reasons["not judged"]
         failed = sum(run.label(answer) is None for answer in answers) - missing
         if failed:
-            warnings.append(f"{run.name}: {failed:,} of {len(answers):,} answers failed and have no label.")
+            warnings.append(f"{run.name}: {failed:,} of {len(answers):,} answers have no label because judging failed.")
         if missing:
             warnings.append(f"{run.name}: {missing:,} of {len(answers):,} answers were not judged.")
         other = sum(run.by_exact_match(answer) and not answer.gate.exact for answer in answers)
         if other:
             warnings.append(
-                f"{run.name}: {other:,} answers were decided by exact matches that these rules do not find; use the "
-                "run's rules."
+                f"{run.name}: {other:,} answers were decided by exact matches under different rules; use the rules "
+                "of the run."
             )
         if unread:
             warnings.append(
-                f"{run.name}: {unread:,} replies contain neither verdict and count as incorrect under the run's rule."
+                f"{run.name}: {unread:,} replies contain neither verdict, so the run counts them as incorrect."
             )
     for row in own:
         if row.shares[0].others != 6:
             warnings.append(
                 f"Self-preference of {row.judge} is measured against {row.shares[0].others} other judges. The "
-                f"thresholds 83 % and 67 % are meant for six; here they mean at least {row.shares[1].needed} and "
-                f"{row.shares[2].needed} judges."
+                f"thresholds of 83 % and 67 % were chosen for six; here they correspond to at least "
+                f"{row.shares[1].needed} and {row.shares[2].needed} judges."
             )
             break
     few = sum(answer.human is not None for answer in answers)
     if 0 < few < FEW:
-        warnings.append(f"Only {few} answers have a human label; the correlations are uncertain.")
+        warnings.append(f"Only {few} answers have a human label, so the correlations are uncertain.")
     return tuple(warnings)
 
 
 UNDEFINED = (
     "A correlation is undefined if one side is constant (all or none correct) or there are fewer than two answers. "
-    "The average excludes it."
+    "Undefined correlations are excluded from the average."
 )
 
 
@@ -305,7 +306,7 @@ def prompt_spread(values: Sequence[float]) -> tuple[float | None, float | None, 
 
 def _authors_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting, *, people: bool) -> Table:
     rules: dict[qa_scores.AuthorsRule, str] = {
-        "first": "first tags, or all",
+        "first": "first tags, or whole reply",
         "last_on_line": "last tags on a line (Mistral)",
     }
     rows: list[Row] = []

@@ -1,6 +1,6 @@
 """Score short answers by exact match, F1, and judges, and measure self-preference.
 
-Missing judgments and unreadable replies have the label None.
+The label is None if a judgment is missing or its reply cannot be parsed.
 
 Source: QA-Judge, section 5.2, Tables 3 and 11; section 6.1, Figure 2; section 6.2, Tables 6 and 13.
 """
@@ -29,9 +29,10 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 QaFailureHandling = Literal["excluded", "as_incorrect"]
 
 AuthorsRule = Literal["first", "last_on_line"]
-"""Where the authors' code finds the label.
+"""The original code's rules for finding the label.
 
-`first`: the first tags, or the whole reply if it has no tags. `last_on_line`, for Mistral: the last tags on a line.
+`first`: in the first tags, or in the whole reply if it has no tags. `last_on_line` (for Mistral): in the last tags on a
+line.
 """
 
 _SET_RULES: Mapping[str, QaRules] = {"hotpotqa": "hotpotqa", "2wiki": "2wiki", "drop": "drop", "quoref": "quoref"}
@@ -43,9 +44,9 @@ class QaAnswer:
 
     Attributes:
         question: key shared by all answers to the question.
-        own: exact match and F1 by the data set's rules.
-        gate: exact match and F1 by the rules that decide whether to call the judge.
-        human: whether annotators call it correct.
+        own: exact match and F1 under the data set's rules.
+        gate: exact match and F1 under the rules that decide whether to call the judge.
+        human: whether annotators consider it correct.
     """
 
     id: str
@@ -62,7 +63,8 @@ class QaAnswer:
 class QaRun:
     """A judge's judgments with one prompt.
 
-    A judge with an answering model's name is that model; `variant` names the prompt, such as `6-shot`.
+    If the judge has the same name as an answering model, they are the same model. `variant` is the name of the prompt,
+    such as `6-shot`.
     """
 
     judge: str
@@ -71,23 +73,23 @@ class QaRun:
 
     @property
     def name(self) -> str:
-        """Judge and prompt."""
+        """The judge's name, with the prompt unless it is `initial`."""
         return self.judge if self.variant == "initial" else f"{self.judge} ({self.variant})"
 
     def label(self, answer: QaAnswer) -> bool | None:
-        """Return the label from the judge or the rule that decided instead."""
+        """Return the label from the judge or from a rule."""
         judgment = self.judgments.get(answer.id)
         return None if judgment is None else called_correct(judgment)
 
     def by_exact_match(self, answer: QaAnswer) -> bool:
-        """Return whether the run decided by exact match without calling the judge."""
+        """Return whether the label is from an exact match."""
         judgment = self.judgments.get(answer.id)
         return judgment is not None and judgment.decided_by == "exact_match"
 
     def authors_reading(self, answer: QaAnswer, rule: AuthorsRule) -> Literal["correct", "incorrect", "neither"] | None:
-        """Parse the reply as the authors' code does, where `neither` counts as incorrect. None if not judged.
+        """Parse the reply like the original code, which counts `neither` as incorrect; None if not judged.
 
-        A missing reply (prompt too long, server lost) is also `neither`.
+        A missing reply is also `neither`.
         """
         judgment = self.judgments.get(answer.id)
         if judgment is None or not (judgment.shown or judgment.failure):
@@ -96,7 +98,7 @@ class QaRun:
         return "neither" if isinstance(label, Unparsed) else label
 
     def authors_label(self, answer: QaAnswer, rule: AuthorsRule) -> bool | None:
-        """Return True for an exact match or if the authors' code reads CORRECT."""
+        """Return True for an exact match, or if the original code parses the reply as CORRECT."""
         if answer.gate.exact or answer.id not in self.judgments:
             return True if answer.gate.exact else None
         reading = self.authors_reading(answer, rule)
@@ -107,12 +109,12 @@ class QaRun:
         return True if answer.gate.exact else self.label(answer)
 
     def judged_all(self, answers: Sequence[QaAnswer]) -> bool:
-        """Return whether there are exact matches and the run judged them all."""
+        """Return whether there are exact matches and the judge was called for all of them."""
         exact = [answer for answer in answers if answer.gate.exact and answer.id in self.judgments]
         return bool(exact) and not any(self.by_exact_match(answer) for answer in exact)
 
     def reasons(self, answers: Sequence[QaAnswer]) -> Counter[str]:
-        """Count answers by label source: `exact_match`, `judge`, a failure code, or `not judged`."""
+        """Count answers by the source of the label: `exact_match`, `judge`, a failure code, or `not judged`."""
         counts = Counter[str]()
         for answer in answers:
             judgment = self.judgments.get(answer.id)
@@ -136,10 +138,10 @@ def qa_answers(
     """Score answers against their gold answers.
 
     Args:
-        samples: each has one answer and a reference; `metadata` as in `judgelm.data.sources.qa`.
-        human: sample id -> whether annotators call the answer correct.
-        rules: exact-match rules that decide whether to call the judge; the original code always uses HotpotQA's.
-        validated: whether to compare with all validated answers or only the first.
+        samples: samples with one answer and a reference; for `metadata`, see `judgelm.data.sources.qa`.
+        human: sample id -> whether annotators consider the answer correct.
+        rules: exact-match rules that decide whether to call the judge; the original code always uses `hotpotqa`.
+        validated: compare with all validated answers instead of only the first.
 
     Raises:
         InputError: a sample does not have one answer and a reference, or no answer has a human label.
@@ -147,7 +149,7 @@ def qa_answers(
     answers = [_answer(sample, human or {}, rules, validated) for sample in samples]
     if human and all(answer.human is None for answer in answers):
         ids = f"{next(iter(human))!r} and {answers[0].id!r}" if answers else "no answers"
-        raise InputError(f"qa: no answer has a human label (ids: {ids}); use labels with the same ids")
+        raise InputError(f"qa: no human label matches an answer (ids: {ids}); use labels with the same ids")
     return answers
 
 
@@ -155,8 +157,8 @@ def _answer(sample: Sample, human: Mapping[str, bool], rules: QaRules, validated
     golds = golds_of(sample)
     if len(sample.answers) != 1 or not golds:
         raise InputError(
-            f"sample {sample.id}: expected one answer and a reference, got {len(sample.answers)} and "
-            f"{'one' if golds else 'none'}; pass the judged file"
+            f"sample {sample.id}: expected one answer and a reference, got {len(sample.answers)} answers and "
+            f"{'a' if golds else 'no'} reference; pass the file that was judged"
         )
     [predicted], metadata = sample.answers, sample.metadata
     data_set = str(metadata.get("data_set") or NOT_GIVEN)
@@ -178,7 +180,7 @@ Labelling = Callable[[QaAnswer], bool | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """Treatment of unlabelled answers, and resampling."""
+    """Options for counting unlabelled answers and for resampling."""
 
     failures: QaFailureHandling = "excluded"
     resampling: Resampling = field(default_factory=Resampling)
@@ -200,7 +202,7 @@ class Counting:
 
 
 def slug(name: str) -> str:
-    """Convert a name to a part of a column key."""
+    """Convert a name for use in a column key."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
@@ -209,7 +211,7 @@ def _by_model(answers: Sequence[QaAnswer]) -> dict[tuple[str, str], list[QaAnswe
 
 
 def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table:
-    """Return EM, F1, and the share that each judge calls correct, including exact matches (Table 3)."""
+    """Build the table of EM, F1, and the share that each judge calls correct, including exact matches (Table 3)."""
     rows: list[Row] = []
     for (data_set, model), members in _by_model(answers).items():
         questions = [answer.question for answer in members]
@@ -217,7 +219,7 @@ def score_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Co
         f1 = mean(np.array([answer.own.f1 for answer in members]), questions, counting.resampling)
         judged = [counting.share(members, run.cascade_label) for run in runs]
         rows.append((data_set, model, len(members), exact, f1, *judged))
-    excluded = "It excludes answers with a failed or missing judgment, so its n can be smaller."
+    excluded = "Answers with a failed or missing judgment are excluded, so n can be smaller."
     counted = "Failed and missing judgments count as incorrect, as in the original code."
     computed = columns("share", ((f"judge_{slug(run.name)}", run.name) for run in runs))
     return LAYOUTS.table("scores", rows, *computed, failures=excluded if counting.failures == "excluded" else counted)
@@ -231,7 +233,7 @@ class _Gap(NamedTuple):
 
 
 def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[_Gap]:
-    """Return gaps, paired by answer, for every judge, data set, and answering model, widest first."""
+    """Return the paired gap to EM for every judge, data set, and answering model, widest gap first."""
     gaps = []
     for run in runs:
         for (data_set, model), members in _by_model(answers).items():
@@ -244,7 +246,7 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """Compare judging only answers with EM 0 with judging all (Table 11); None if no run judged all."""
+    """Compare judging only answers with EM 0 to judging all answers (Table 11); None if no run judged all."""
     rows: list[Row] = []
     groups = _by_model(answers)
     for run in (run for run in runs if run.judged_all(answers)):
@@ -265,7 +267,7 @@ def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], 
 def type_shares(
     answers: Sequence[QaAnswer], run: QaRun, counting: Counting
 ) -> dict[str, tuple[int, int, Estimate | None]]:
-    """Return answers, answers with EM 0, and share of the latter called correct, by answer type."""
+    """Return the number of answers, the number with EM 0, and the share of the latter called correct, per type."""
     shares = {}
     for name in (*ANSWER_TYPES, *sorted({answer.answer_type for answer in answers} - set(ANSWER_TYPES))):
         members = [answer for answer in answers if answer.answer_type == name]
@@ -276,13 +278,13 @@ def type_shares(
 
 
 def type_figure(run: QaRun, shares: dict[str, tuple[int, int, Estimate | None]]) -> Forest:
-    """Draw the share of answers with EM 0 called correct, by answer type (Figure 2)."""
+    """Plot the share of answers with EM 0 that are called correct, by answer type (Figure 2)."""
     rows = [(name, correct) for name, (_, _, correct) in shares.items()]
     return forest(rows, **LAYOUTS.figure("types-correct", judge=run.name))
 
 
 def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
-    """Count each run's outcomes over all answers."""
+    """Count the outcomes of each run over all answers."""
     reasons = [run.reasons(answers) for run in runs]
     fixed = ("exact_match", "blank_answer", "judge", "read as incorrect")
     codes = sorted({code for counts in reasons for code in counts} - set(fixed))
@@ -296,7 +298,7 @@ def judge_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun]) -> Table:
 
 
 class ModelPreference(NamedTuple):
-    """Preference for one model's answers, over `n` answers with EM 0 that every judge labelled."""
+    """A judge's preference for one model's answers, over `n` answers with EM 0 that every judge labelled."""
 
     model: str
     judge: str
@@ -308,10 +310,7 @@ class ModelPreference(NamedTuple):
 def model_preferences(
     answers: Sequence[QaAnswer], runs: Sequence[QaRun], judges: Mapping[str, str], counting: Counting
 ) -> list[ModelPreference]:
-    """Return how much each answering model's judge prefers its answers.
-
-    `judges` maps an answering model to the judge that may favour it.
-    """
+    """Measure how strongly the judge in `judges` prefers each answering model's answers."""
     by_judge = {run.judge: run for run in runs}
     rows = []
     for model in dict.fromkeys(answer.model for answer in answers):
@@ -330,7 +329,7 @@ def model_preferences(
 
 
 def preference_table(name: str, rows: Sequence[ModelPreference]) -> Table:
-    """Return one row per answering model, one column per threshold."""
+    """Build a table with one row per answering model and one column per threshold."""
     percents = [round(100 * threshold) for threshold in PREFERENCE_THRESHOLDS]
     cells: list[Row] = [
         (*(row.model, row.judge, row.shares[0].others, row.n, row.left_out), *(part.share for part in row.shares))

@@ -14,19 +14,19 @@ from judgelm.yaml_files import read_yaml
 DEFAULT_RESAMPLING = Resampling()
 
 Cell = str | int | float | Estimate | None
-"""None is undefined or missing; the table's note gives the reason."""
+"""None means undefined or missing; the note of the table explains why."""
 
 Row = tuple[Cell, ...]
 
 Value = float | Estimate | None
 
 Kind = Literal["text", "count", "share", "number"]
-"""Cell format: `share` is in [0, 1] and shown in percent; `number` is shown with three decimals."""
+"""Cell format: a `share` in [0, 1] is shown in percent; a `number` is shown with three decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A table column; `key` names it in JSON and CSV."""
+    """A table column; `key` is its name in JSON and CSV files."""
 
     key: str
     heading: str
@@ -39,7 +39,7 @@ class Table:
 
     Attributes:
         name: file name, in lower case with hyphens.
-        source: table of a paper with this layout.
+        source: table in a paper that has this layout.
         note: definitions, and reasons for undefined cells.
     """
 
@@ -58,23 +58,23 @@ class Table:
             )
 
     def records(self) -> list[dict[str, Cell]]:
-        """Return the rows by column key."""
+        """Return each row as a mapping from column key to cell."""
         return [dict(zip([column.key for column in self.columns], row, strict=True)) for row in self.rows]
 
     def column(self, key: str) -> list[Cell]:
-        """Return the cells of a column."""
+        """Return all cells in a column."""
         return [row[key] for row in self.records()]
 
 
 def columns(kind: Kind, computed: Iterable[tuple[str, str]] = (), /, **headings: str) -> list[Column]:
-    """Build columns of one kind: first the `computed` (key, heading), then `headings` by key."""
+    """Build columns of one kind from `computed` (key, heading) pairs, followed by `headings`."""
     return [Column(key=key, heading=heading, kind=kind) for key, heading in chain(computed, headings.items())]
 
 
 class Layouts:
-    """Columns and texts of a study's tables and figures, from a YAML file.
+    """Columns and texts for the tables and figures of a study, loaded from a YAML file.
 
-    The file has `tables` and `figures` by name, with columns as a list of {kind: {key: heading}}. Texts may contain
+    The file contains `tables` and `figures` by name. Columns are a list of {kind: {key: heading}}. Texts can contain
     `str.format` fields.
     """
 
@@ -87,11 +87,11 @@ class Layouts:
         return content
 
     def groups(self, name: str) -> list[tuple[Kind, dict[str, str]]]:
-        """Return a table's column groups: kind, and headings by key."""
+        """Return the column groups of a table, each with its kind and its headings by key."""
         return [pair for group in self._file["tables"][name]["columns"] for pair in group.items()]
 
     def table(self, name: str, rows: Iterable[Row], /, *computed: Column, **words: object) -> Table:
-        """Build a table with `computed` columns last; `words` fill its text fields."""
+        """Build a table with the `computed` columns last; `words` are the values for fields in its texts."""
         layout = {"name": name} | self._file["tables"][name]
         del layout["columns"]
         shown = [
@@ -103,13 +103,13 @@ class Layouts:
         return Table(columns=(*shown, *computed), rows=tuple(rows), **texts)
 
     def figure(self, name: str, /, **words: object) -> dict[str, Any]:
-        """Return a figure's name, title, and labels."""
+        """Return the name, title, and labels of a figure."""
         return {key: text.format(**words) for key, text in ({"name": name} | self._file["figures"][name]).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Points with one name and optional `labels`."""
+    """A named series of points with optional `labels`."""
 
     name: str
     x: tuple[float, ...]
@@ -119,7 +119,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Points over a numeric axis; `diagonal` draws y = x, and `joined` draws a line through each series."""
+    """A line or scatter plot; `diagonal` adds y = x, and `joined` connects the points of each series."""
 
     name: str
     title: str
@@ -132,7 +132,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForestRow:
-    """An estimate; rows in one group share a colour."""
+    """An estimate in a forest plot; rows in the same group have the same colour."""
 
     label: str
     estimate: Estimate
@@ -141,7 +141,7 @@ class ForestRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """Estimates with intervals, and a line at the value of no effect."""
+    """A forest plot: estimates with intervals, and a line at `no_effect`."""
 
     name: str
     title: str
@@ -169,12 +169,12 @@ def forest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
-    """A value per row and column.
+    """A heat map with one value per row and column.
 
     Attributes:
         values: shape (rows, columns); None leaves a cell empty.
-        marked: (row, column) of framed cells.
-        centred: whether colours diverge from 0.
+        marked: (row, column) of each framed cell.
+        centred: whether to use a colour scale that diverges from 0.
     """
 
     name: str
@@ -198,10 +198,10 @@ class StudyResult:
 
     Attributes:
         study: name on the command line.
-        protocol: how the numbers were made; quote it with every number.
+        protocol: how the numbers were computed; quote it with every number.
         findings: sentences, most important first.
-        counts: numbers of rows by outcome, including failures.
-        warnings: limits that a reader must know.
+        counts: number of rows for each outcome, including failures.
+        warnings: limitations that readers should know.
     """
 
     study: str
@@ -219,11 +219,11 @@ class StudyResult:
             raise ValueError(f"study {self.study}: duplicate table or figure names: {', '.join(sorted(doubled))}")
 
     def table(self, name: str) -> list[dict[str, Cell]]:
-        """Return the rows of a table by column key."""
+        """Return the rows of a table as mappings from column key to cell."""
         return [row for each in self.tables if each.name == name for row in each.records()]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, with table rows by column key."""
+        """Return plain values, with table rows as mappings."""
         plain_result = asdict(self)
         for table, plain in zip(self.tables, plain_result["tables"], strict=True):
             keys = [column.key for column in table.columns]

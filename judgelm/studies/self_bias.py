@@ -1,4 +1,4 @@
-"""Study self- and family-bias in ratings by several judges, with the regressions in `self_bias_fits`.
+"""Measure self- and family-bias in the ratings of several judges, with the regressions in `self_bias_fits`.
 
 Source: Play Favorites: A Statistical Method to Measure Self-Bias in LLM-as-a-Judge (2025).
 """
@@ -27,11 +27,11 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 def study_self_bias(
     ratings: RatingTable, options: SelfBiasOptions | None = None, *, progress: Progress = lambda step: None
 ) -> StudyResult:
-    """Estimate self- and family-bias with all checks; `progress` receives the name of each step.
+    """Estimate self- and family-bias, including all checks; `progress` is called with the name of each step.
 
     Raises:
-        InputError: no score has a reference, there are no more ratings than coefficients, or an option names a column
-            that is missing or has the wrong type.
+        InputError: no score has a reference, there are too few ratings for the coefficients, or a column in the options
+            is missing or has the wrong type.
     """
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)
@@ -39,9 +39,9 @@ def study_self_bias(
         fits = self_bias_fits.fit_everything(paired, options, progress)
     except ValueError as error:
         raise InputError(f"ratings: {error}") from error
-    progress(f"means from few labels: {options.draws} draws per judge")
+    progress(f"estimating means from few labels: {options.draws} draws per judge")
     powered, problems = _few_label_table(paired, options)
-    progress("tables and their intervals")
+    progress("computing tables and intervals")
     tables = [
         self_bias_fits.main_table(fits.main),
         self_bias_fits.bias_table("slices", fits.slices),
@@ -69,13 +69,10 @@ def study_self_bias(
 
 
 def debiased_ratings(ratings: RatingTable, options: SelfBiasOptions | None = None) -> pd.DataFrame:
-    """Return every judge's scores that have a reference, with and without the estimated bias.
+    """Return the scores that have a reference, with and without the estimated bias.
 
     The columns are item, dimension, task, judge, model, `score` (as rated), `bias` (normalised), `debiased` (on the
-    dimension's scale, possibly beyond its limits), and `reference`.
-
-    Raises:
-        InputError: as in `study_self_bias`.
+    scale of the dimension, possibly outside its limits), and `reference`.
     """
     options = options or SelfBiasOptions()
     paired = _paired_ratings(ratings, options)
@@ -107,7 +104,7 @@ def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
     return (
         f"Ratings are regressed on {' + '.join(terms)} by ordinary least squares without a common intercept. "
         f"The reference is {options.reference}, and scores are {scaling}. Standard errors: {fit.errors}. Coefficients "
-        f"and means from few labels have {100 * model.level:g} % Wald intervals; other figures have 95 % intervals."
+        f"and means from few labels have {100 * model.level:g} % Wald intervals; all other figures have 95 % intervals."
     )
 
 
@@ -130,9 +127,9 @@ def _counts(ratings: RatingTable, paired: PairedRatings, reference: str) -> dict
 
 def _warnings(ratings: RatingTable, paired: PairedRatings, fits: Fits, problems: list[str]) -> Iterator[str]:
     if ratings.rejects:
-        yield f"{len(ratings.rejects):,} rows could not be used: {'; '.join(RejectCounts(ratings.rejects).lines())}"
+        yield f"{len(ratings.rejects):,} rows were rejected: {'; '.join(RejectCounts(ratings.rejects).lines())}"
     if alone := sorted({*paired.judges, *paired.models} - paired.families.keys()):
-        yield f"Unknown family: {', '.join(alone)}. These models count as unrelated; pass families to change this."
+        yield f"Unknown family: {', '.join(alone)}. These models are treated as unrelated; set families to change this."
     if strangers := sorted(set(paired.judges) - set(paired.models)):
         yield f"{', '.join(strangers)} did not rate their own completions, so their self-bias is unknown."
     for fit in fits.failed:
@@ -169,13 +166,13 @@ def _few_label_table(paired: PairedRatings, options: SelfBiasOptions) -> tuple[T
         try:
             rows.append((judge, *_few_label_means(paired, judge, options)))
         except TooFewLabels as error:
-            problems.append(f"Prediction-powered inference with {judge}: {error}.")
+            problems.append(f"Prediction-powered inference is not possible with {judge}: {error}.")
     hidden = paired.unreferenced.empty
     sampling = (
-        f"All completions are labelled, so {100 * options.label_share:g} % of the labels of each stratum are drawn "
-        f"{options.draws} times; the estimates are from the first draw."
+        f"All completions are labelled, so {100 * options.label_share:g} % of the labels in each stratum are drawn at "
+        f"random, {options.draws} times. The estimates are from the first draw."
         if hidden
-        else "The labels in the file are treated as a random sample within each stratum."
+        else "Within each stratum, the labels in the file are treated as a random sample."
     )
     few_labels = LAYOUTS.table("few-labels", rows, sampling=sampling)
     return few_labels, problems
@@ -249,7 +246,7 @@ def _panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
 
 
 def _heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:
-    maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score of each judge for each model", reference)]
+    maps = [_heat_map(paired, paired.frame, "mean-scores", "Mean score by judge and model", reference)]
     if len(paired.dimensions) > 1:
         for index, name in enumerate(paired.dimensions, 1):
             rows = paired.frame[paired.frame["dimension"] == name]

@@ -1,4 +1,4 @@
-"""Regressions of the self-bias study (main, slices, and robustness checks), their tables, and findings."""
+"""Regressions for the self-bias study (main, slices, and robustness checks), with tables and findings."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,15 +19,15 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfBiasOptions:
-    """Options of the study; the defaults are the authors'.
+    """Options for the study; the defaults follow the authors.
 
     Attributes:
         families: family -> names; None derives families from model names.
         reference: judge whose scores are the reference.
-        by: columns to fit separately, in addition to dimension and task.
-        weak: weak models to exclude in that check; None uses the paper's two sets.
-        other_reference: alternative reference from the paper, the authors' code, or both.
-        label_share: share of human labels given to prediction-powered inference, if all completions are labelled.
+        by: columns to slice by, in addition to dimension and task.
+        weak: weak models to exclude in one check; None uses the two sets from the paper.
+        other_reference: whether the alternative reference follows the paper, the original code, or both.
+        label_share: share of human labels used for prediction-powered inference, if all completions are labelled.
         draws: number of random draws of these labels.
     """
 
@@ -50,10 +50,9 @@ class NamedFit:
 
     Attributes:
         name: name of the check, or value of the slice.
-        fit: None if there are too few ratings; `why` has the reason.
-        column: the slice's column; empty for checks.
-        group: heading under which checks are shown together.
-        detail: addition to the name.
+        fit: None if there are too few ratings; `why` is the reason.
+        column: column of the slice; empty for checks.
+        group: heading for checks that are shown together.
     """
 
     name: str
@@ -65,13 +64,13 @@ class NamedFit:
 
     @property
     def failure(self) -> str:
-        """Reason for missing estimates; empty if there are estimates."""
+        """Reason why there are no estimates, or an empty string."""
         if self.fit is None:
             return self.why
         return "" if self.fit.converged else "the fit did not converge"
 
     def term(self, kind: TermKind, level: str) -> Term | None:
-        """Return the coefficient, or None if the fit lacks it."""
+        """Return a coefficient, or None if it is not in the fit."""
         terms = self.fit.of(kind) if self.fit else ()
         return next((term for term in terms if term.level == level), None)
 
@@ -101,10 +100,10 @@ LENGTH_SHARED = "length, one slope for all"
 
 
 def fit_everything(paired: PairedRatings, options: SelfBiasOptions, progress: Progress = lambda step: None) -> Fits:
-    """Fit the main regression, the slices and, if enabled, the checks.
+    """Fit the main regression, the slices, and, if enabled, the checks.
 
     Raises:
-        TooFewRatings: the main regression has no more ratings than coefficients.
+        TooFewRatings: there are too few ratings for the main regression.
         ValueError: a requested column is missing.
     """
     progress("main regression")
@@ -124,7 +123,7 @@ def _counted(stage: str, fits: Iterator[NamedFit], progress: Progress) -> Iterat
 
 
 def fit_main(paired: PairedRatings, options: SelfBiasOptions) -> BiasFit:
-    """Fit the main regression; errors as in `fit_self_bias`."""
+    """Fit the main regression."""
     return fit_self_bias(_prepared(paired, options), options.model)
 
 
@@ -160,7 +159,7 @@ def _other_references(paired: PairedRatings, options: SelfBiasOptions) -> Iterat
     ways = {"paper": [True], "authors": [False], "both": [True, False]}[options.other_reference]
     for completions_too in ways if len(families) > 1 else ():
         note = "" if completions_too else " (authors')"
-        detail = "" if completions_too else "(authors'): keeps the family's completions, as in the authors' code"
+        detail = "" if completions_too else "(authors'): includes the family's completions, as in the original code"
         for family in families:
             replaced = ratings.family_as_reference(paired, family, completions_too=completions_too)
             yield _named(f"reference: {family}{note}", replaced, options.model, group="reference", detail=detail)
@@ -208,19 +207,17 @@ _WHAT = {
     "length": "length",
     "indicator": "indicator",
 }
-_UNKNOWN = (
-    "An empty term is not identified: it has no rows or is collinear with other terms. n is the number of ratings."
-)
+_UNKNOWN = "Estimates are empty for terms that have no rows or are collinear with others. n is the number of ratings."
 
 
 def main_table(fit: BiasFit) -> Table:
-    """Return every coefficient of the main regression."""
+    """Build the table of all coefficients of the main regression."""
     rows = [_term_cells(term) for term in fit.terms]
     return LAYOUTS.table("coefficients", rows, n=fit.n, errors=fit.errors, unknown=_UNKNOWN)
 
 
 def bias_table(name: str, fits: Sequence[NamedFit]) -> Table:
-    """Return the self- and family-biases of several fits; a failed fit has a row with the reason."""
+    """Build the table of self- and family-biases of several fits; for a failed fit, a row shows the reason."""
     rows = [
         ((f"{fit.column}: {fit.name}" if fit.column else fit.name), fit.fit.n if fit.fit else None, *cells)
         for fit in fits
@@ -231,7 +228,7 @@ def bias_table(name: str, fits: Sequence[NamedFit]) -> Table:
 
 
 def length_table(paired: PairedRatings, fits: Fits) -> Table | None:
-    """Return each judge's correlation between rating and length, and its length coefficients."""
+    """Build the table of each judge's correlation between rating and length, and its length coefficients."""
     by_prompt, overall = fits.check(LENGTH_BY_PROMPT), fits.check(LENGTH_OVERALL)
     if by_prompt is None or overall is None:
         return None
@@ -299,7 +296,7 @@ _KINDS: tuple[tuple[TermKind, str], ...] = (("self", "Self-bias"), ("family", "F
 
 
 def findings(fits: Fits, powered: Table) -> Iterator[str]:
-    """Yield the main results, slices, robustness checks, and savings in labels."""
+    """Summarise the main results, slices, robustness checks, and savings in labels."""
     for kind, title in _KINDS:
         yield from _signs(fits.main, kind, title, "")
     if any(fits.main.of("indicator")):
@@ -343,7 +340,7 @@ def _agreeing(fits: Fits, kind: TermKind, title: str) -> Iterator[str]:
         strong = sum(other.significant for other in same)
         agreements.append(f"{term.level} {len(same)} of {len(others)} ({strong} significant)")
     if agreements:
-        yield f"{title} keeps its sign in the robustness checks: {', '.join(agreements)}."
+        yield f"Number of robustness checks in which the {title.lower()} has the same sign: {', '.join(agreements)}."
 
 
 def _length(fits: Fits) -> Iterator[str]:
@@ -354,8 +351,8 @@ def _length(fits: Fits) -> Iterator[str]:
     if known:
         low, high = min(known, key=_value), max(known, key=_value)
         yield (
-            f"Given the reference, length changes ratings by {_value(low):+.3f} ({low.level}) to {_value(high):+.3f} "
-            f"({high.level}) per unit of tanh(z)."
+            f"For the same reference score, ratings change by {_value(low):+.3f} ({low.level}) to {_value(high):+.3f} "
+            f"({high.level}) per unit of tanh(z) of the length."
         )
 
 
@@ -365,7 +362,8 @@ def _widths(powered: Table) -> Iterator[str]:
     if known:
         yield (
             "With few human labels, stratified prediction-powered intervals are "
-            f"{known[0][0]:.2f} ({known[0][1]}) to {known[-1][0]:.2f} ({known[-1][1]}) times as wide as labels alone."
+            f"{known[0][0]:.2f} ({known[0][1]}) to {known[-1][0]:.2f} ({known[-1][1]}) times as wide as intervals from "
+            "labels alone."
         )
 
 

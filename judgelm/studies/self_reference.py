@@ -1,4 +1,4 @@
-"""Study whether a judge's ability to answer predicts its judgments, and whether its own answer helps as a reference.
+"""Test whether judges judge better if they can answer the question, and whether their own answers help as references.
 
 Source: Self-Reference ("Do Before You Judge").
 """
@@ -27,12 +27,12 @@ from judgelm.studies.result import Figure, HeatMap, Lines, Row, Series, StudyRes
 from judgelm.studies.self_reference_answers import LAYOUTS, METHOD_NAMES, JudgedAnswers, JudgeRuns, Method
 from judgelm.studies.truth_file import AnswerTruth
 
-_FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times n - 3
+_FIELLER = 1.06  # variance of Fisher's z for Spearman's correlation, times (n - 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeQuality:
-    """A judge's generation accuracy and F1 on one data set with one method."""
+    """A judge's generation accuracy and F1 score for one data set and method."""
 
     judge: str
     generation: float
@@ -40,7 +40,7 @@ class JudgeQuality:
 
 
 class _Crossover(NamedTuple):
-    """Every judge with at least `from_accuracy` gains; `line` is the zero of a line through the gains."""
+    """`line` is the accuracy at which a line fitted to the gains crosses zero."""
 
     n: int
     gaining: int
@@ -52,10 +52,11 @@ class _Crossover(NamedTuple):
 def self_reference_study(
     runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], resampling: Resampling
 ) -> StudyResult:
-    """Build all the paper's tables and figures; runs use CoT, self-reference, or both.
+    """Build all tables and figures from the paper, for runs with CoT, self-reference, or both.
 
     Raises:
-        InputError: a run's ids do not match, one id has different texts, or a verdict is not `correct` or `incorrect`.
+        InputError: the ids of a run do not match, the same id has different texts, or a verdict is not `correct` or
+            `incorrect`.
     """
     check_same_texts(
         {
@@ -93,7 +94,7 @@ def _judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> li
 
 
 def crossover(points: list[tuple[float, float]]) -> _Crossover:
-    """Find where gains start, from each judge's (generation accuracy, gain in F1).
+    """Find the generation accuracy above which judges gain; `points` contains (generation accuracy, gain in F1).
 
     Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
     """
@@ -117,7 +118,7 @@ def _crossover_table(answers: JudgedAnswers) -> Table:
 
 
 def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
-    """Return Spearman's correlation of generation accuracy and F1, with Fieller's interval, for five judges or more."""
+    """Return Spearman's correlation of generation accuracy and F1, with Fieller's interval; None below five judges."""
     value = _spearman(results)
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 
@@ -145,7 +146,7 @@ def _f1_regret(
     if judges[0] == judges[1]:
         return 0.0
     both = judged.answer_arrays(*(answers.of(judge, method, dataset) for judge in judges), own_known=False)
-    # only F1 over all answers, because D_J+ and D_J- differ between judges
+    # only F1 on all answers is comparable, because D_J+ and D_J- differ between judges
     return split_change(both.own, both.truth, (both.judged[0], both.judged[1]), both.questions, answers.resampling).f1
 
 
@@ -170,7 +171,7 @@ _Correlations = Mapping[tuple[str, str, Method], GenerationJudgment]
 """(data set, judge, method) -> correlations."""
 
 _Gains = Mapping[tuple[str, str], Estimate | None]
-"""(data set, judge) -> gain in the partial correlation from self-reference."""
+"""(data set, judge) -> increase in the partial correlation due to self-reference."""
 
 
 def _correlations(answers: JudgedAnswers) -> _Correlations:
@@ -226,8 +227,8 @@ def _protocol(answers: JudgedAnswers) -> str:
     methods = " and ".join(METHOD_NAMES[method] for method in answers.methods)
     return (
         f"Judges decide whether an agent's answer is correct ({methods}). Agents are pooled. Failed judgments are "
-        f"excluded and counted. The truth is joined by id. Intervals are 95 % from {answers.resampling.resamples} "
-        "resamples of questions."
+        f"excluded and counted. Judgments and truths are joined by id. Intervals are 95 % from "
+        f"{answers.resampling.resamples} resamples of questions."
     )
 
 
@@ -239,17 +240,17 @@ def _findings(
         results = [result.g_j_given_a.estimate for (*_, way), result in correlated.items() if way == method]
         bands = Counter("undefined" if result is None else band(result.value) for result in results)
         sentences.append(
-            f"{METHOD_NAMES[method]}: the partial correlation of answering and judging is weak in {bands['weak']}, "
-            f"moderate in {bands['moderate']}, strong in {bands['strong']}, and undefined in {bands['undefined']} of "
-            f"{bands.total()} cases."
+            f"{METHOD_NAMES[method]}: the partial correlation between answering and judging is weak in "
+            f"{bands['weak']}, moderate in {bands['moderate']}, strong in {bands['strong']}, and undefined in "
+            f"{bands['undefined']} of {bands.total()} cases."
         )
     if gains := [gain.value for gain in gained.values() if gain is not None]:
         sentences.append(
-            f"Self-reference raises the partial correlation by {sum(gains) / len(gains):.3f} on average, over n = "
-            f"{len(gains)} cases (a plain mean of cases)."
+            f"On average, self-reference changes the partial correlation by {sum(gains) / len(gains):+.3f} (unweighted "
+            f"mean over {len(gains)} cases)."
         )
     if change is not None:
-        parts = {"f1_right": "answers right (D_J+)", "f1_wrong": "answers wrong (D_J-)"}
+        parts = {"f1_right": "answers correctly (D_J+)", "f1_wrong": "answers incorrectly (D_J-)"}
         sentences += [_change_sentence(change, key, part) for key, part in parts.items()]
     return tuple(filter(None, sentences))
 
@@ -270,14 +271,14 @@ def _warnings(answers: JudgedAnswers, counts: Mapping[str, int]) -> tuple[str, .
     warnings = []
     if counts["own answer unknown"]:
         warnings.append(
-            f"For {counts['own answer unknown']} answers, it is unknown whether the judge's own answer is right. D_J+, "
-            "D_J-, and correlations exclude them. Add judge_correct to the truth file, or add answer and use runs with "
-            "self-solves."
+            f"For {counts['own answer unknown']} answers, it is unknown whether the judge's own answer is right, so "
+            "they are excluded from D_J+, D_J-, and correlations. Add judge_correct to the truth file, or add answer "
+            "and use runs with self-solves."
         )
     if counts["failed"]:
         warnings.append(f"{counts['failed']} of {counts['judgments']} judgments failed and are excluded.")
     if len(answers.judges) < 2:
-        warnings.append("With one judge, there is no table for choosing a judge.")
+        warnings.append("The table for choosing a judge requires at least two judges.")
     return tuple(warnings)
 
 

@@ -1,4 +1,4 @@
-"""Answers judged correct or incorrect, joined with the truth, and their tables."""
+"""Join correctness judgments with the truth, and build tables from them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ Source = Literal["truth file", "solves", "unknown", "no answer extracted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeRuns:
-    """A judge's judgments of the same answers: with CoT alone, and guided by its own answer."""
+    """Judgments of the same answers by one judge: with CoT alone, and guided by its own answer."""
 
     judge: str
     cot: Mapping[str, Judgment] | None = None
     guided: Mapping[str, Judgment] | None = None
 
     def of(self, method: Method) -> Mapping[str, Judgment] | None:
-        """Return the judgments of one method."""
+        """Return the judgments made with one method."""
         return self.cot if method == "cot" else self.guided
 
 
@@ -44,8 +44,9 @@ class JudgeRuns:
 class JudgedAnswer:
     """An answer with its truth and the judge's verdict.
 
-    `own` is whether the judge's own answer is right (None if unknown); `judged`, whether the answer was judged correct
-    (None if the judge failed).
+    Attributes:
+        own: whether the judge's own answer is right; None if unknown.
+        judged: whether the answer was judged correct; None if the judge failed.
     """
 
     id: str
@@ -57,7 +58,7 @@ class JudgedAnswer:
 
 
 def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerTruth]) -> list[JudgedAnswer]:
-    """Join one method's judgments with the truth.
+    """Join the judgments for one method with the truth.
 
     Raises:
         InputError: no ids match, or a verdict is not `correct` or `incorrect`.
@@ -77,14 +78,16 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
     ]
     if not rows:
         examples = f"{next(iter(judgments), None)!r} and {next(iter(truths), None)!r}"
-        raise InputError(f"self-reference: no judgment by {runs.judge} has a truth (ids: {examples}); use matching ids")
+        raise InputError(
+            f"self-reference: no judgment by {runs.judge} matches a truth (ids: {examples}); use matching ids"
+        )
     return rows
 
 
 def own_correct(runs: JudgeRuns, truth: AnswerTruth) -> tuple[bool | None, Source]:
     """Return whether the judge's own answer is right, and the source.
 
-    The truth file takes precedence over the first self-solve of the guided run, and that over the CoT run's. As in
+    Sources, in order of precedence: the truth file, and the first self-solve of the guided run or the CoT run. As in
     equation 3, a solve without an extractable answer is wrong.
     """
     if (stated := truth.own(runs.judge)) is not None:
@@ -125,13 +128,13 @@ class AnswerArrays:
         return len(self.questions)
 
     def triple(self, way: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return G, J, and A of equations 10-12 for one method."""
+        """Return G, J, and A from equations 10-12 for one method."""
         right = self.judged[way] == self.truth
         return self.own.astype(np.float64), right.astype(np.float64), self.truth.astype(np.float64)
 
 
 def answer_arrays(*ways: Sequence[JudgedAnswer], own_known: bool = True) -> AnswerArrays:
-    """Build arrays of the answers judged by every method; `own_known` keeps only answers with known G."""
+    """Convert answers judged with every method to arrays; `own_known` keeps only answers with known G."""
     kept = [
         {row.id: row for row in way if row.judged is not None and (row.own is not None or not own_known)}
         for way in ways
@@ -160,7 +163,7 @@ class JudgedAnswers:
     resampling: Resampling
 
     def of(self, judge: str, method: Method, dataset: str | None = None) -> list[JudgedAnswer]:
-        """Return a judge's answers on one or all data sets."""
+        """Return a judge's answers for one data set, or for all."""
         by_dataset = self.rows.get((judge, method), {})
         names = self.datasets if dataset is None else (dataset,)
         return [row for name in names for row in by_dataset.get(name, ())]
@@ -175,7 +178,7 @@ class JudgedAnswers:
         return [(dataset, judge, method) for dataset, judge, method in every if self.of(judge, method, dataset)]
 
     def both(self, judge: str, dataset: str) -> AnswerArrays:
-        """Return the answers with known G that both methods judged."""
+        """Return the answers with known G that were judged with both methods."""
         return answer_arrays(self.of(judge, "cot", dataset), self.of(judge, "guided", dataset))
 
 
@@ -183,7 +186,7 @@ def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], r
     """Join all runs with the truth.
 
     Raises:
-        InputError: there are no runs, two judges share a name, or a run's ids do not match.
+        InputError: there are no runs, two judges have the same name, or the ids of a run do not match.
     """
     judges = tuple(judge_runs.judge for judge_runs in runs)
     if not runs or len(set(judges)) < len(judges):
@@ -205,7 +208,7 @@ def join_answers(runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], r
 def count_answers(
     runs: Sequence[JudgeRuns], truths: Mapping[str, AnswerTruth], answers: JudgedAnswers
 ) -> dict[str, int]:
-    """Count judgments and truths by outcome."""
+    """Count the outcomes of judgments and truths."""
     counts = Counter({"judgments": 0, "judged": 0, "failed": 0, "without truth": 0, "truths without judgment": 0})
     for judge_runs, method in product(runs, answers.methods):
         judgments, rows = judge_runs.of(method) or {}, answers.of(judge_runs.judge, method)
@@ -228,7 +231,7 @@ WAYS = ("D_J+ Correct_A", "D_J+ Incorrect_A", "D_J- Correct_A", "D_J- Incorrect_
 
 
 def quality_table(answers: JudgedAnswers) -> Table:
-    """Return every judge's precision, recall, F1, and own accuracy (equations 3 and 7-9)."""
+    """Build the table of precision, recall, F1, and own accuracy for every judge (equations 3 and 7-9)."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         every = answers.of(judge, method, dataset)
@@ -242,7 +245,7 @@ def quality_table(answers: JudgedAnswers) -> Table:
 
 
 def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate | None:
-    """Compute equation 3 over all questions with known G, including failed judgments."""
+    """Compute equation 3 over all questions with known G, even if the judgment failed."""
     seen = {row.id: row for method in answers.methods for row in answers.of(judge, method, dataset)}
     answered = [row for row in seen.values() if row.own is not None]
     own = np.array([bool(row.own) for row in answered], dtype=np.bool_)
@@ -250,7 +253,7 @@ def own_accuracy(answers: JudgedAnswers, judge: str, dataset: str) -> Estimate |
 
 
 def split_table(answers: JudgedAnswers) -> Table:
-    """Build Table 1: F1 on questions that the judge answers right or wrong."""
+    """Build Table 1: F1 on questions that the judge answers correctly or incorrectly."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         arrays = answer_arrays(answers.of(judge, method, dataset))
@@ -262,13 +265,13 @@ def split_table(answers: JudgedAnswers) -> Table:
 
 
 def four_way_cells(answers: JudgedAnswers, judge: str, method: Method, dataset: str) -> tuple[FourWayCell, ...]:
-    """Return the four cells."""
+    """Compute the four-way split."""
     arrays = answer_arrays(answers.of(judge, method, dataset))
     return correctness.four_way(arrays.own, arrays.truth, arrays.judged[0], arrays.questions, answers.resampling)
 
 
 def four_way_table(answers: JudgedAnswers) -> Table:
-    """Build a table of Figures 2 and 13-17."""
+    """Build a table with the values of Figures 2 and 13-17."""
     rows: list[Row] = []
     for dataset, judge, method in answers.runs():
         for way, cell in zip(WAYS, four_way_cells(answers, judge, method, dataset), strict=True):
@@ -277,7 +280,7 @@ def four_way_table(answers: JudgedAnswers) -> Table:
 
 
 def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
-    """Build Table 2: share judged correct minus share correct."""
+    """Build Table 2: the share judged correct minus the share that is correct."""
     rows = []
     for judge in answers.judges:
         cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]
@@ -294,7 +297,7 @@ def _overconfidence(answers: JudgedAnswers, judge: str, method: Method, dataset:
 
 
 def change_of(answers: JudgedAnswers, judge: str, dataset: str) -> tuple[int, SplitChange] | None:
-    """Return n and the change due to self-reference, on answers that both methods judged."""
+    """Return n and the change due to self-reference, over answers judged with both methods."""
     both = answers.both(judge, dataset)
     if both.n == 0:
         return None

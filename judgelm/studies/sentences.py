@@ -29,23 +29,23 @@ def format_percents(estimate: Estimate) -> str:
 
 
 def by_sign(difference: Estimate, above: str, below: str, neither: str) -> str:
-    """Choose the words for an interval above, below, or around 0."""
+    """Choose a phrase depending on whether the interval is above, below, or around 0."""
     return above if difference.low > 0 else below if difference.high < 0 else neither
 
 
 def few_pairs_sentence(n: int, kind: str = "pairs") -> str:
-    """Warn that intervals over n pairs are wide."""
-    return f"With only {n:,} {kind}, rely on the intervals rather than on the point estimates."
+    """Return a warning about a small number of pairs."""
+    return f"There are only {n:,} {kind}; rely on the intervals rather than on the point estimates."
 
 
 def excerpt(text: str) -> str:
-    """Return the beginning of a string in one line."""
+    """Return the beginning of a text on a single line."""
     line = " ".join(text.split())
     return line if len(line) <= _OPENING else f"{line[: _OPENING - 1]}…"
 
 
 def file_slug(group: str) -> str:
-    """Convert a name to a part of a file name."""
+    """Convert a name for use in a file name."""
     return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in group.lower())
 
 

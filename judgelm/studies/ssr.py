@@ -1,4 +1,4 @@
-"""Study selective self-reference: the judge's own answer is the reference if its self-solves agree.
+"""Evaluate selective self-reference: the judge uses its own answer as the reference if its self-solves agree.
 
 Source: SSR-Judge.
 """
@@ -23,12 +23,12 @@ LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsrOptions:
-    """Options of the study.
+    """Options for the study.
 
     Attributes:
-        tau: gate of the headline, in [0, 1].
-        split: treatment of a 1-1 split over two orders; Table 1 shows all three treatments.
-        calibration_share: share of each category's questions on which to choose tau, in (0, 1).
+        tau: gate threshold for the headline figures, in [0, 1].
+        split: how to count a 1-1 split between the two orders; Table 1 shows all three ways.
+        calibration_share: share of the questions in each category used to choose tau, in (0, 1).
     """
 
     tau: float = 0.8
@@ -53,10 +53,10 @@ def ssr_study(
 ) -> StudyResult:
     """Compare never, always, and selective self-reference on the same self-solves.
 
-    `selective` is a run with its own gate, to check against the result of the other two at `tau`.
+    `selective` is a run that applied the gate itself; it is checked against the result computed from the other two.
 
     Raises:
-        InputError: no ids match, one id has different texts, or no pair has self-solves.
+        InputError: no ids match, the same id has different texts, or no pair has self-solves.
     """
     options = options or SsrOptions()
     check_same_texts({"never": never, "always": always, "selective": selective or {}})
@@ -118,10 +118,10 @@ def _protocol(items: SsrItems, options: SsrOptions) -> str:
     ks = sorted({item.majority.k for item in items.items})
     return (
         f"Pairs are judged without a reference and with the majority answer of k = {', '.join(map(str, ks))} "
-        f"self-solves. Selective chooses between them by the gate at tau = {options.tau:g}. A split over two orders "
-        f"counts as {options.split}. The first of tied answers is the majority. Failed pairs are excluded from all "
-        f"conditions. The truth is joined by id. Intervals are 95 % from {options.resampling.resamples} resamples of "
-        "questions."
+        f"self-solves. The selective condition uses one or the other, depending on the gate at tau = {options.tau:g}. "
+        f"A split between the two orders counts as {options.split}. If answers are tied, the first one is the majority "
+        "answer. Failed pairs are excluded from all conditions. Pairs and truths are joined by id. Intervals are 95 % "
+        f"from {options.resampling.resamples} resamples of questions."
     )
 
 
@@ -132,7 +132,7 @@ def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[
     over_never, over_always = (format_points(gain) if gain else "undefined" for gain in gains)
     sentences = [
         f"PreferenceAcc at tau = {options.tau:g}: selective {selective}, no reference {never}, always {always}.",
-        f"Selective gains {over_never} over no reference and {over_always} over always.",
+        f"The selective condition gains {over_never} over no reference and {over_always} over always.",
         f"The gate is on for {format_share(gate.rate)} of the pairs; the majority answer is right for "
         f"{format_share(gate.precision)} of these.",
     ]
@@ -140,8 +140,8 @@ def _findings(items: SsrItems, options: SsrOptions, categories: Table) -> tuple[
         columns = [categories.column(key) for key in ("gain", "gain_over_always")]
         over = [sum(isinstance(cell, Estimate) and cell.value > 0 for cell in cells) for cells in columns]
         sentences.append(
-            f"It is better than no reference in {over[0]} and than always in {over[1]} of {len(categories.rows)} "
-            "categories."
+            f"In {over[0]} of {len(categories.rows)} categories, the selective condition is better than no reference, "
+            f"and in {over[1]} it is better than always."
         )
     return tuple(sentences)
 
@@ -168,12 +168,12 @@ def _warnings(counts: Mapping[str, int]) -> tuple[str, ...]:
     explanations = {
         "failed in a run": "pairs failed in at least one run and are excluded from every condition",
         "without solves": "pairs have no self-solves and are excluded",
-        "different solves in the two runs": "pairs have different self-solves in the two runs; judge both from "
-        "the same saved self-solves",
+        "different solves in the two runs": "pairs have different self-solves in the two runs; use the same saved "
+        "self-solves for both",
         "reference is not the majority": "pairs were judged with a reference that is not the majority answer",
-        "majority not known to be right or wrong": "pairs have no right answer in the truth file; gate precision, "
-        "calibration and the four slices exclude them",
-        "selective run, other gate": "pairs of the selective run had a different gate; check its tau",
+        "majority not known to be right or wrong": "pairs have no right answer in the truth file and are excluded from "
+        "gate precision, calibration, and the four slices",
+        "selective run, other gate": "pairs have a different gate in the selective run; check the tau of that run",
         "selective run, other outcome": "pairs have a different outcome in the selective run",
     }
     return tuple(f"{counts[key]} {explanation}." for key, explanation in explanations.items() if counts.get(key))

@@ -1,7 +1,7 @@
-"""Self-reference items (verdicts with and without the judge's own answer) and their tables.
+"""Verdicts with and without the judge's own answer as the reference, and tables built from them.
 
-Selective self-reference is computed from two runs on the same self-solves. Items with the gate on take their verdict
-from the run with the majority answer; other items, from the run without it.
+Selective self-reference is computed from two runs on the same self-solves. If the gate is on, the verdict is from the
+run with the majority answer, otherwise from the run without it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +24,11 @@ from judgelm.studies.truth_file import PairTruth, same_answer
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 
 Outcome = Literal["right", "wrong", "split"]
-"""In a `split`, the orders name different answers, or neither names one."""
+"""`split` means that the two orders prefer different answers, or that neither prefers one."""
 
 SplitRule = Literal["wrong", "half", "tie"]
 SPLIT_RULES: tuple[SplitRule, ...] = ("wrong", "half", "tie")
-"""Treatment of a split: wrong, half right, or a tie, which is excluded."""
+"""Ways to count a split: as wrong, as half right, or as a tie, which is excluded."""
 
 _PLACES: Mapping[str, int] = {"1": 0, "a": 0, "2": 1, "b": 1}
 _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("nan")}
@@ -38,7 +38,7 @@ _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("n
 class SsrItem:
     """A pair judged with and without the majority answer.
 
-    `majority_right` is None if the right answer is unknown; `never` and `always` are the outcomes (A and B).
+    `majority_right` is None if the right answer is unknown. `never` and `always` are the outcomes of A and B.
     """
 
     id: str
@@ -50,20 +50,20 @@ class SsrItem:
     always: Outcome
 
     def selective(self, tau: float) -> Outcome:
-        """Return the outcome of SSR-Judge at this threshold (C)."""
+        """Return the outcome of SSR-Judge (condition C) at this threshold."""
         return self.always if self.majority.passes(tau) else self.never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsrItems:
-    """Items that both runs judged, and counts of all pairs by outcome."""
+    """Items judged in both runs, and the number of pairs for each outcome."""
 
     items: tuple[SsrItem, ...]
     counts: Mapping[str, int]
 
     @property
     def questions(self) -> list[str]:
-        """Question key of each item."""
+        """Cluster key of each item."""
         return [item.question for item in self.items]
 
     def credits(self, rule: SplitRule, tau: float) -> NDArray[np.float64]:
@@ -72,7 +72,7 @@ class SsrItems:
         return np.array([[credit(outcome, rule) for outcome in row] for row in rows]).reshape(-1, 3)
 
     def on(self, tau: float) -> NDArray[np.bool_]:
-        """Return whether each gate is on."""
+        """Return whether the gate is on for each item."""
         return np.array([item.majority.passes(tau) for item in self.items], dtype=np.bool_)
 
     def right(self) -> NDArray[np.bool_]:
@@ -84,7 +84,7 @@ class SsrItems:
         return np.array([item.majority_right is not None for item in self.items], dtype=np.bool_)
 
     def where(self, mask: Iterable[bool]) -> "SsrItems":
-        """Select items but keep all counts."""
+        """Select items; the counts do not change."""
         chosen = tuple(item for item, inside in zip(self.items, mask, strict=True) if inside)
         return SsrItems(items=chosen, counts=self.counts)
 
@@ -95,19 +95,19 @@ class SsrItems:
     def accuracies(
         self, rule: SplitRule, tau: float, differences: Sequence[tuple[int, int]], resampling: Resampling
     ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-        """Return PreferenceAcc of never, always, and selective, and their `differences`."""
+        """Return PreferenceAcc for never, always, and selective, and the `differences` between them."""
         return accuracies(self.credits(rule, tau), differences, self.questions, resampling)
 
 
 def credit(outcome: Outcome, rule: SplitRule) -> float:
-    """Return 1 for right, 0 for wrong, or a split's credit under the rule (NaN if excluded)."""
+    """Return 1 for right, 0 for wrong, and the credit under the rule for a split (NaN if excluded)."""
     return {"right": 1.0, "wrong": 0.0, "split": _CREDIT[rule]}[outcome]
 
 
 def join_items(
     never: Mapping[str, Judgment], always: Mapping[str, Judgment], truths: Mapping[str, PairTruth]
 ) -> SsrItems:
-    """Join the pairs that both runs judged.
+    """Join the pairs judged in both runs.
 
     Raises:
         InputError: no pair is in both runs and the truth, no pair has self-solves, or a verdict is not on a pair.
@@ -121,8 +121,8 @@ def join_items(
     items = tuple(_item(truths[key], never[key], always[key]) for key in solved)
     if not items and len(failed) < len(ids):
         raise InputError(
-            f"ssr: of {len(ids)} pairs, {len(failed)} failed in a run and the others have no self-solves; use runs "
-            "with mode ssr"
+            f"ssr: of {len(ids)} pairs, {len(failed)} failed in at least one run, and the others have no self-solves; "
+            "use runs in mode ssr"
         )
     differing = sum(
         bool(never[key].self_answers)
@@ -150,10 +150,10 @@ def join_items(
 
 
 def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
-    """Return the outcome of a judgment in one order or two; None for a failure.
+    """Return the outcome of a judgment in one or both orders; None for a failure.
 
-    Each order votes for the answer it names, and the majority decides (section 3.4). Without a label or scores per
-    order, the verdict decides.
+    The outcome is the majority vote over the orders (section 3.4). If the orders have no labels or scores, it is the
+    verdict.
 
     Raises:
         InputError: the verdict is not on a pair.
@@ -163,7 +163,7 @@ def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
     if not isinstance(judgment.verdict, PairVerdict):
         raise InputError(
             f"judgment {judgment.sample_id}: expected a verdict on a pair, got {judgment.verdict} from mode "
-            f"{judgment.mode!r}; use runs with mode ssr"
+            f"{judgment.mode!r}; use runs in mode ssr"
         )
     votes = [_vote(shown) for shown in judgment.shown if shown.failure is None and len(shown.order) == 2]
     if not votes or any(vote is None for vote in votes):
@@ -176,7 +176,7 @@ def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
 def _item(truth: PairTruth, never: Judgment, always: Judgment) -> SsrItem:
     solved = majority(_answers(always) or _answers(never))
     without, guided = pair_outcome(never, truth.winner), pair_outcome(always, truth.winner)
-    assert without is not None  # failures are already excluded
+    assert without is not None  # the caller excludes failures
     assert guided is not None
     return SsrItem(
         id=truth.id,
@@ -202,7 +202,6 @@ def _answers(judgment: Judgment) -> list[str | None]:
 
 
 def _vote(shown: Shown) -> int | None:
-    """Return 1 or 2 in sample order, or 0 for a tie."""
     if shown.label is not None:
         position = _PLACES.get(shown.label.strip("[]").lower())
         return 0 if position is None else shown.order[position] + 1
@@ -217,12 +216,12 @@ SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "of
 
 
 def all_taus(items: SsrItems) -> tuple[float, ...]:
-    """Return every threshold at which an item's gate changes, lowest first."""
+    """Return all thresholds at which the gate of an item changes, in ascending order."""
     return thresholds([item.majority.k for item in items.items])
 
 
 def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Table:
-    """Build Table 1 at one tau: each condition under each split rule."""
+    """Build Table 1 for one tau, with a row for each condition and split rule."""
     on, gate = items.on(tau), items.gate(tau, resampling)
     undecided = np.isnan(items.credits("tie", tau)).sum(axis=0).tolist()
     rows: list[Row] = []
@@ -238,7 +237,7 @@ def comparison_table(items: SsrItems, tau: float, resampling: Resampling) -> Tab
 
 
 def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table:
-    """Return precision, coverage, and PreferenceAcc at every tau."""
+    """Build the table of precision, coverage, and PreferenceAcc for every tau."""
     rows: list[Row] = []
     for tau in all_taus(items):
         on, gate = items.on(tau), items.gate(tau, resampling)
@@ -250,7 +249,7 @@ def tau_table(items: SsrItems, rule: SplitRule, resampling: Resampling) -> Table
 
 
 def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampling: Resampling) -> Table:
-    """Build Table 2: gate on or off by majority right or wrong, for items where this is known."""
+    """Build Table 2, with the gate on or off and the majority answer right or wrong (if known)."""
     right, known = items.right(), items.known()
     rows: list[Row] = []
     for tau in taus:
@@ -264,14 +263,14 @@ def slice_table(items: SsrItems, taus: Sequence[float], rule: SplitRule, resampl
 
 
 def calibration_table(items: SsrItems, resampling: Resampling) -> Table:
-    """Build a table of Figure 3."""
+    """Build a table with the values of Figure 3."""
     known = items.where(items.known())
     agreement = np.array([item.majority.agreement for item in known.items])
     return LAYOUTS.table("calibration", calibration_curve(agreement, known.right(), known.questions, resampling))
 
 
 def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Resampling) -> Table:
-    """Return gains and gate precision by category (section 4.5), largest gain over no reference first."""
+    """Build the table of gains and gate precision by category (section 4.5), largest gain first."""
     rows = []
     for name, part in by_category(items).items():
         accuracy, gains = part.accuracies(rule, tau, ((2, 0), (2, 1)), resampling)
@@ -282,7 +281,7 @@ def category_table(items: SsrItems, tau: float, rule: SplitRule, resampling: Res
 
 
 def cost_table(items: SsrItems, never: Mapping[str, Judgment], always: Mapping[str, Judgment], tau: float) -> Table:
-    """Return each condition's calls and tokens on the compared items."""
+    """Build the table of calls and tokens for each condition."""
     on = [item.majority.passes(tau) for item in items.items]
     used = {
         CONDITIONS[0]: [never[item.id] for item in items.items],

@@ -1,6 +1,6 @@
-"""Choose tau per category on a calibration part of the questions.
+"""Choose tau for each category, using part of the questions for calibration.
 
-Source: SSR-Judge, sections 4.5 and 5, which suggest this but do not try it.
+Source: suggested, but not tested, in sections 4.5 and 5 of SSR-Judge.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from judgelm.studies.ssr_items import SplitRule, SsrItems, all_taus, by_category
 
 LAYOUTS = Layouts(Path(__file__).with_suffix(".yaml"))
 NEVER = 2.0
-"""Tau above every agreement, so no reference is shown."""
+"""Above any possible agreement, so the reference is never shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,6 @@ class _TauChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChosenTaus:
-    """Categories without calibration items use the common choice."""
-
     common: _TauChoice
     by_category: Mapping[str, _TauChoice]
     held_out: SsrItems
@@ -39,12 +37,9 @@ class _ChosenTaus:
 
 
 def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItems, SsrItems]:
-    """Split into a calibration part and a held-out part by question, within each category.
+    """Split each category by question into a calibration part and a held-out part.
 
-    Args:
-        items: all items.
-        seed: random seed.
-        share: share of each category's questions for calibration, rounded down.
+    `share` is the share of questions for calibration, rounded down.
     """
     rng = np.random.default_rng(seed)
     chosen: set[str] = set()
@@ -59,7 +54,7 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
 
 
 def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> _TauChoice | None:
-    """Return the best tau, which may be to show no reference; None if no item counts."""
+    """Return the best tau, which can be `NEVER`; None if no item counts."""
     best: _TauChoice | None = None
     for tau in (NEVER, *sorted(taus, reverse=True)):
         column = items.credits(rule, tau)[:, 2]
@@ -70,7 +65,7 @@ def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> _Ta
 
 
 def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5) -> _ChosenTaus | None:
-    """Choose on the calibration part; None if a part is empty."""
+    """Choose tau on the calibration part; None if either part is empty."""
     calibration, held_out = split_items(items, seed, share)
     taus = all_taus(items)
     common = choose_tau(calibration, taus, rule)
@@ -84,14 +79,14 @@ def choose_taus(items: SsrItems, rule: SplitRule, seed: int, share: float = 0.5)
 
 
 def chosen_table(chosen: _ChosenTaus) -> Table:
-    """Return each category's chosen tau and number of items."""
+    """Build the table of the chosen tau and the number of items for each category."""
     rows: list[Row] = [("all", chosen.common.n, _shown(chosen.common.tau), chosen.common.accuracy)]
     rows += [(name, choice.n, _shown(choice.tau), choice.accuracy) for name, choice in chosen.by_category.items()]
     return LAYOUTS.table("chosen-tau", rows)
 
 
 def held_out_table(chosen: _ChosenTaus, fixed: float, rule: SplitRule, resampling: Resampling) -> Table:
-    """Return the held-out accuracy of each way to set tau, and its gain over the fixed tau."""
+    """Build the table of the held-out accuracy for each choice of tau, and its gain over the fixed tau."""
     items = chosen.held_out
     names = ("no reference", "always", f"tau = {fixed:g}", "one tau, chosen", "a tau per category, chosen")
     common = [credit(item.selective(chosen.common.tau), rule) for item in items.items]

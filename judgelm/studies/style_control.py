@@ -1,4 +1,4 @@
-"""Agreement controlled for style, and the effect of style on judge and labels."""
+"""Agreement controlled for style, and the effect of style on the judge and the labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from judgelm.studies.pair_labels import by_id, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleTerm:
-    """A feature's coefficients for verdicts and labels, positive if more is preferred."""
+    """Coefficients of a style feature for verdicts and labels; positive if more of it is preferred."""
 
     term: str
     judge: Estimate | None
@@ -25,14 +25,14 @@ class StyleTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledAgreement:
-    """Effect of style on a run, and its agreement without this effect.
+    """Effect of style on a run, and agreement without this effect.
 
     Attributes:
-        n: number of labelled pairs with a verdict and both answers; `without_answers` counts pairs without answers.
+        without_answers: number of labelled pairs with a verdict but without answers.
         soft: whether P(first better) is controlled instead of the verdict.
-        controlled: agreement after control, or the reason why there is none; `plain` is before control.
+        controlled: agreement after control, or the reason why it is not possible; `plain` is before control.
         changed: number of verdicts changed by the control.
-        unadjusted: number of uncontrolled pairs whose model always or never wins.
+        unadjusted: number of pairs left unchanged because a model always or never wins.
         constant: features without a term, because they are equal in every pair.
     """
 
@@ -51,17 +51,17 @@ class ControlledAgreement:
     labels_reason: str
 
     def sentence(self) -> str:
-        """Summarise the effect."""
+        """Summarise the effect in a sentence."""
         basis = "P(first better)" if self.soft else "verdicts"
         missing = f"; {self.without_answers:,} pairs have no answers in the labels file"
         left_out = missing if self.without_answers else ""
         if isinstance(self.controlled, str):
-            return f"Control for {self.control}: {self.controlled} (n = {self.n:,}{left_out})."
-        unadjusted = f"; {self.unadjusted:,} with a model that always or never wins are unchanged"
+            return f"Controlling for {self.control} is not possible: {self.controlled} (n = {self.n:,}{left_out})."
+        unadjusted = f"; {self.unadjusted:,} pairs are unchanged because a model always or never wins"
         same = f" No pair differs in {', '.join(self.constant)}." if self.constant else ""
         return (
-            f"Control for {self.control} changes {self.changed:,} of {self.n:,} verdicts (from {basis}; a tie is "
-            f"within {self.tie_threshold:g} of 0.5{left_out}{unadjusted if self.unadjusted else ''}).{same}"
+            f"Controlling for {self.control} changes {self.changed:,} of {self.n:,} verdicts (based on {basis}; values "
+            f"within {self.tie_threshold:g} of 0.5 are ties{left_out}{unadjusted if self.unadjusted else ''}).{same}"
         )
 
 
@@ -78,7 +78,7 @@ def controlled_agreement(
     """Control the verdicts of an evaluation for style; failed judgments are excluded.
 
     Raises:
-        InputError: fewer than two judged pairs have both answers among the samples.
+        InputError: fewer than two judged pairs have both answers in the samples.
     """
     clusters = {key: sample.question for key, sample in samples.items()}
     rule, threshold = evaluation.order_rule, options.tie_threshold
@@ -87,8 +87,8 @@ def controlled_agreement(
     usable = [row for row in judged if row.id in samples and len(samples[row.id].answers) == 2]
     if len(usable) < 2:
         raise InputError(
-            f"--control {control}: {len(usable)} of {len(judged)} judged pairs have their answers in the labels file; "
-            "pass labelled pairs with both answers"
+            f"--control {control}: the labels file contains the answers of only {len(usable)} of {len(judged)} judged "
+            "pairs; pass labelled pairs with both answers"
         )
     soft = all(row.judgment.probability is not None for row in usable)
     keys = [row.cluster for row in usable]
@@ -122,7 +122,7 @@ def controlled_agreement(
 
 
 def pair_styles(samples: Sequence[Sample], control: Control) -> tuple[StyleDifferences, list[tuple[str, str]] | None]:
-    """Return each pair's style differences, and the models (None if any is missing)."""
+    """Return the style differences and model names of the pairs; the names are None if any is missing."""
     differences = style_differences([(sample.answers[0], sample.answers[1]) for sample in samples], control)
     names = [sample.answer_models for sample in samples]
     return differences, [(pair[0], pair[1]) for pair in names] if all(len(pair) == 2 for pair in names) else None

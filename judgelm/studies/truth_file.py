@@ -1,10 +1,10 @@
-"""Truth files of `judgelm study self-reference` and `ssr`: JSON lines for judged answers or pairs, joined by `id`.
+"""Truth files for `judgelm study self-reference` and `ssr`: JSON lines for judged answers or pairs, joined by `id`.
 
     {"id": "gsm8k-17/ministral", "agent": "ministral", "dataset": "GSM8K", "truth": true}
     {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
 
-Samples with the same `question` (by default, the id) are resampled together. `answer` is the right final answer in the
-form that the judging mode extracts. Without `judge_correct`, the judge's self-solves are compared with it.
+Samples with the same `question` (default: the id) are resampled together. `answer` is the correct final answer, in the
+form that the judging mode extracts. It is compared with the judge's self-solves if `judge_correct` is not set.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from judgelm.parsing.short_answers import canonical
 
 
 class SampleTruth(BaseModel):
-    """Fields shared by both files; other fields are ignored."""
+    """Fields in both files; unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -33,7 +33,7 @@ class AnswerTruth(SampleTruth):
 
     Attributes:
         truth: whether the agent's answer is correct (A_i, equation 12).
-        judge_correct: whether the judge's own answer is right (G_i, equation 10), for all judges or by judge.
+        judge_correct: whether the judge's own answer is right (G_i, equation 10), for all judges or for each judge.
     """
 
     agent: str
@@ -49,8 +49,8 @@ class AnswerTruth(SampleTruth):
 class PairTruth(SampleTruth):
     """A pair; `winner` is in sample order.
 
-    `judge_correct` is whether the majority answer is right. If it and `answer` are missing, gate precision,
-    calibration, and the four slices exclude the pair.
+    `judge_correct` is whether the majority answer is right. If both it and `answer` are missing, the pair is excluded
+    from gate precision, calibration, and the four slices.
     """
 
     winner: int = Field(ge=1, le=2)
@@ -74,12 +74,12 @@ def truth_from_row(kind: type[Truth], row: Mapping[str, Any], location: str) -> 
         needed = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
         raise InputError(
             f'{location}: field "{finding["loc"][0]}": {finding["msg"]}, got {row.get(str(finding["loc"][0]))!r}; '
-            f"each line needs {needed}; omit unknown fields"
+            f"required fields: {needed}; leave out fields without a value"
         ) from error
 
 
 def read_truths(path: Path, kind: type[Truth]) -> dict[str, Truth]:
-    """Read a truth file by sample id.
+    """Read a truth file, keyed by sample id.
 
     Raises:
         InputError: a line is invalid, or a sample occurs twice.
@@ -88,19 +88,15 @@ def read_truths(path: Path, kind: type[Truth]) -> dict[str, Truth]:
 
 
 def by_sample(truths: Iterable[Truth]) -> dict[str, Truth]:
-    """Return truths by sample id.
-
-    Raises:
-        InputError: a sample occurs twice.
-    """
+    """Return truths by sample id; raise `InputError` for duplicates."""
     unique: dict[str, Truth] = {}
     for truth in truths:
         if truth.id in unique:
-            raise InputError(f"truth: sample {truth.id} occurs twice; keep one")
+            raise InputError(f"truth: sample {truth.id} occurs twice; keep only one line")
         unique[truth.id] = truth
     return unique
 
 
 def same_answer(extracted: str, right: str) -> bool:
-    """Return whether an extracted answer equals the right answer in any spelling, such as `1,234.0` for 1234."""
+    """Return whether an extracted answer equals the right answer in any format, such as `1,234.0` for 1234."""
     return extracted in (right, canonical(right, "number"), canonical(right, "choice"))

@@ -1,7 +1,7 @@
-"""Choose an open model's template on labelled pairs, and fit its calibration temperature and tie threshold.
+"""Choose a template for an open model from labelled pairs, and fit its calibration temperature and tie threshold.
 
-The choice and its fits are cross-validated over questions, because the best candidate's score is optimistic on the
-pairs that selected it (Cawley and Talbot 2010, On Over-fitting in Model Selection).
+Both steps are cross-validated over questions, because the score of the best candidate is optimistic on the pairs used
+to select it (Cawley and Talbot 2010, On Over-fitting in Model Selection).
 """
 
 import math
@@ -21,19 +21,19 @@ from judgelm.records import Judgment, Sample
 from judgelm.studies.sentences import format_points, format_share
 
 MIN_DECIDED = 20
-"""Minimum number of labelled pairs with a winner."""
+
 
 _SAME = 1e-9
-"""Tolerance of `judgelm.parsing.scores.winner_by`."""
+
 _POWER_REACH = 1.96 + 0.84
-"""Effect, in standard errors, that is significant at the 5 % level with 80 % power."""
+"""Effect size, in standard errors, that is detected at the 5 % level with 80 % power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFit:
-    """Parameters for turning a difference in strength into a verdict.
+    """Parameters for converting a difference in strength to a verdict.
 
-    `temperature` divides the difference; `tie_threshold` is the maximum distance of P(first better) from 0.5 for a tie.
+    The difference is divided by `temperature`. P(first better) within `tie_threshold` of 0.5 is a tie.
     """
 
     temperature: float = 1.0
@@ -44,7 +44,7 @@ class ReadingFit:
         return np.asarray(expit(differences / self.temperature) - 0.5, dtype=np.float64)
 
     def verdicts(self, differences: Floats) -> Floats:
-        """Return +1 first better, 0 tie, -1 second better, NaN failed."""
+        """Return +1 (first better), 0 (tie), -1 (second better), or NaN (failed)."""
         lead = self.lead(differences)
         return np.where(np.abs(lead) <= self.tie_threshold + _SAME, 0.0, np.sign(lead))
 
@@ -54,7 +54,7 @@ class ReadingCandidate:
     """Judgments of n pairs with one template.
 
     Attributes:
-        differences: strength of the first answer minus the second at temperature 1; NaN for failed pairs.
+        differences: difference in strength, first minus second, at temperature 1; NaN for failed pairs.
         orders_agree: share of pairs with the same winner in both orders.
     """
 
@@ -68,9 +68,9 @@ class TuningLabels:
     """Labels of n pairs.
 
     Attributes:
-        truth: +1 first better, 0 tie, -1 second better.
-        questions: pairs with the same question share a fold and are resampled together.
-        longer: +1 if the first answer has more characters, -1 if the second has, 0 if equal.
+        truth: +1 (first better), 0 (tie), or -1 (second better).
+        questions: pairs with the same question are in the same fold and are resampled together.
+        longer: +1 if the first answer is longer, -1 if it is shorter, and 0 if both have the same length.
     """
 
     truth: Ints
@@ -80,9 +80,9 @@ class TuningLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningOptions:
-    """Options of the choice; the seed also determines the folds.
+    """Options for choosing a candidate; the seed also determines the folds.
 
-    `default` is kept unless another candidate is significantly better.
+    The `default` is kept unless another candidate is significantly better.
     """
 
     default: str
@@ -95,9 +95,8 @@ class CandidateScores:
     """Held-out scores of a candidate, and its fit on all pairs.
 
     Attributes:
-        difference: accuracy minus the default's on the same pairs.
-        log_loss: log loss of P(first better) in nats. Like `calibration_error`, it covers judged pairs whose label has
-            a winner.
+        difference: accuracy minus the default's accuracy on the same pairs.
+        log_loss: log loss of P(first better) in nats, over judged pairs whose label has a winner.
         longer: share of verdicts for the longer answer, among pairs with a winner and unequal lengths.
     """
 
@@ -114,16 +113,14 @@ class CandidateScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningResult:
-    """The choice and its evidence.
+    """The chosen candidate, with the evidence for it.
 
     Attributes:
         candidates: scores by name, best first.
         chosen: `best` if it is significantly better than the default, else the default.
-        nested: accuracy if each fold uses the candidate that is best on the others.
-        gain: `nested` minus the default's accuracy.
-        selected: candidate selected for each fold.
-        pairs_needed: approximate number of pairs at which `gain` (or 5 points, if it is not positive) is significant.
-        decided: number of labelled pairs with a winner.
+        nested: accuracy if each fold uses the candidate that is best on the other folds.
+        gain: `nested` minus the accuracy of the default.
+        pairs_needed: approximate number of pairs for `gain` (or for 5 points, if it is not positive) to be significant.
     """
 
     candidates: Mapping[str, CandidateScores]
@@ -140,7 +137,7 @@ class TuningResult:
     questions: int
 
     def sentences(self) -> list[str]:
-        """Summarise the choice, and warn if the temperature is at its limit."""
+        """Summarise the choice; warn if the temperature reached its limit."""
         return [self._choice(), self._honest(), *self._limit()]
 
     def _choice(self) -> str:
@@ -148,17 +145,17 @@ class TuningResult:
             return f"{self.chosen} was the only candidate."
         if self.chosen != self.default:
             return (
-                f"{self.chosen} is chosen. On held-out questions, choosing by labels gains {format_points(self.gain)} "
-                f"over {self.default}."
+                f"{self.chosen} is chosen. On held-out questions, using the labels to choose gains "
+                f"{format_points(self.gain)} over {self.default}."
             )
-        reason = f"{self.default} is the best on these {self.n} pairs"
+        reason = f"{self.default} is the best candidate on these {self.n} pairs"
         if self.best != self.default:
-            reason = f"On these {self.n} pairs {self.best} is not significantly better than {self.default}"
-        gain = f"choosing by labels gains {format_points(self.gain)} on held-out questions"
-        needed = "No verdict differs on held-out questions."
+            reason = f"On these {self.n} pairs, {self.best} is not significantly better than {self.default}"
+        gain = f"using the labels to choose gains {format_points(self.gain)} on held-out questions"
+        needed = "The choice makes no difference on held-out questions."
         if self.pairs_needed is not None:
             size = "this size" if self.gain.value > 0 else "5 points"
-            needed = f"A difference of {size} would need about {self.pairs_needed:,} labelled pairs."
+            needed = f"To detect a difference of {size}, you would need about {self.pairs_needed:,} labelled pairs."
         return f"{reason}: {gain}. {self.default} is kept. {needed}"
 
     def _honest(self) -> str:
@@ -166,15 +163,17 @@ class TuningResult:
         if len(self.candidates) == 1:
             return f"Its accuracy on held-out questions is {format_share(nested)}."
         return (
-            f"The nested cross-validated accuracy of the choice is {format_share(nested)}; the best figure in the "
-            "table is optimistic."
+            f"The nested cross-validated accuracy is {format_share(nested)}; the best accuracy in the table is "
+            "optimistic."
         )
 
     def _limit(self) -> list[str]:
         most = TEMPERATURES[1]
         if self.candidates[self.chosen].fit.temperature < 0.99 * most:
             return []
-        return [f"{self.chosen} is no better than chance on these labels; its temperature reached the limit, {most:g}."]
+        return [
+            f"{self.chosen} is no better than chance on these labels; its temperature reached the limit of {most:g}."
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -194,7 +193,7 @@ class TuningResult:
 
 
 def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, options: TuningOptions) -> TuningResult:
-    """Choose a candidate and measure the choice, independent of the candidates' order.
+    """Choose a candidate and evaluate the choice.
 
     Raises:
         InputError: fewer than `MIN_DECIDED` labels have a winner, or there are fewer questions than folds.
@@ -249,13 +248,13 @@ def check_labels(labels: TuningLabels, folds: int) -> None:
     decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
     if decided < MIN_DECIDED:
         raise InputError(
-            f"labels: expected at least {MIN_DECIDED} pairs with a winner, got {decided}; label more pairs (50 to 200 "
-            "are usual)"
+            f"labels: expected at least {MIN_DECIDED} pairs with a winner, got {decided}; label more pairs (typically "
+            "50 to 200)"
         )
     if questions < folds:
         raise InputError(
-            f"labels: expected at least {folds} questions (one per fold), got {questions}; label pairs of more "
-            "questions, or pass a smaller --folds"
+            f"labels: expected at least {folds} questions (one per fold), got {questions}; label pairs for more "
+            "questions, or use a smaller --folds"
         )
 
 
@@ -272,7 +271,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
         return fit
     lead = np.abs(fit.lead(differences[read]))
     levels = np.unique(np.concatenate([[0.0], lead]))
-    # thresholds halfway between two pairs; the last one makes every pair a tie
+    # thresholds halfway between neighbouring pairs; with the last one, every pair is a tie
     thresholds = [0.0, *((levels[:-1] + levels[1:]) / 2), float(levels[-1])]
     fits = [ReadingFit(temperature=temperature, tie_threshold=float(threshold)) for threshold in thresholds]
     right = [int((each.verdicts(differences) == truth).sum()) for each in fits]
@@ -280,7 +279,7 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
 
 
 def _temperature(lead: Floats) -> float:
-    """Keep probabilities `CERTAIN` away from 0 and 1, because the likelihood may lack a maximum."""
+    """Keep probabilities away from 0 and 1, because the likelihood may have no maximum."""
     coldest = float(np.abs(lead).max()) / float(logit(1 - CERTAIN))
     low, high = np.log(max(coldest, TEMPERATURES[0])), np.log(TEMPERATURES[1])
     loss = minimize_scalar(
@@ -290,9 +289,9 @@ def _temperature(lead: Floats) -> float:
 
 
 def strength_difference(judgment: Judgment | None) -> float:
-    """Return the strength of the first answer minus the second at temperature 1; NaN without a verdict.
+    """Return the difference in strength, first minus second, at temperature 1; NaN if there is no verdict.
 
-    It uses log-odds and grades, because P(first better) rounds to 1 if the judge is confident.
+    It is computed from log-odds or grades, because P(first better) is rounded to 1 for a confident judge.
     """
     if judgment is None or judgment.failure is not None:
         return math.nan
@@ -347,7 +346,6 @@ def _scores(
     fit: ReadingFit,
     resampling: Resampling,
 ) -> CandidateScores:
-    """Leave the difference from the default empty."""
     truth, questions = labels.truth, labels.questions
     used = ~np.isnan(lead) & (truth != 0)
     clusters = [questions[index] for index in np.flatnonzero(used)]
@@ -370,7 +368,7 @@ def _scores(
 
 
 def _pairs_needed(gain: Estimate, nested: Flags, default: Flags) -> int | None:
-    """The interval narrows with the square root of the number of pairs."""
+    """Assume that the interval narrows with the square root of the number of pairs."""
     if not (nested != default).any():
         return None
     error = (gain.high - gain.low) / (2 * 1.96)

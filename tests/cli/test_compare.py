@@ -57,7 +57,7 @@ def test_the_claim_is_the_share_of_verdicts_and_everything_is_in_the_folder(comp
     code, out, err = compare()
     assert code == 0, err
     # 14 of 20 are 70 %; standard error sqrt(0.7 * 0.3 / 19) = 0.1051, times t(19) = 2.093: 22.0 points
-    assert "a beats b on 70.0 % (95 % interval 48.0 to 92.0) of 20 questions by judge.json's verdicts." in out
+    assert "a beats b on 70.0 % (95 % interval 48.0 to 92.0) of 20 questions, according to judge.json" in out
     assert "The difference is not significant" in out
     assert "same winner in both orders │ 100.0" in out
     assert "questions 20, pairs 20, wins 14, ties 0, losses 6, failed 0, labels 0" in out
@@ -73,7 +73,7 @@ def test_human_labels_correct_the_claim(compare):
     write_rows("people.jsonl", [{"id": f"q{i}", "winner": 1 + i % 2} for i in range(10)])
     code, out, err = compare("--labels", "people.jsonl")
     assert code == 0, err
-    assert "human labels on 10 of them correct this to" in out
+    assert "corrected with human labels on 10 of them" in out
     assert estimates()["labels alone"]["value"] == 0.5
     # by PPI++: the judge is constant on the labelled pairs, so its weight is 0
     assert estimates()["PPI++"]["value"] == pytest.approx(0.5)
@@ -150,7 +150,7 @@ def test_labels_without_a_matching_pair_are_refused_first(compare, folder):
     assert (code, "no label id matches a question id ('other' against 'q" in err) == (1, True), err
     assert not (folder / "out").exists()
     write_rows("people.jsonl", [{"id": f"q{i}", "winner": 1} for i in range(3)])
-    assert "3 labels are fewer than 10, so it is not corrected" in compare("--labels", "people.jsonl")[1]
+    assert "3 labels are too few" in compare("--labels", "people.jsonl")[1]
 
 
 def test_edited_pairs_are_not_overwritten(compare):

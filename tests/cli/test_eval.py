@@ -136,9 +136,9 @@ def again(batch, judged):
         ([], ["--order-rule", "mean"], [1, 1, 2], "mean"),
         # first, tie, second, tie (failed)
         ([], ["--protocol", "pandalm"], [1, 2, 1], "a tie if the orders conflict"),
-        (["--order-rule", "tie"], [], [1, 2, 1], "the verdict is the run's own (order rule tie)"),
-        (["--distribution"], ["--order-rule", "probability"], [1, 2, 1], "a tie within 0.05 of 0.5"),
-        (["--tie-threshold", "0.2"], ["--order-rule", "probability"], [1, 2, 1], "a tie within 0.2 of"),
+        (["--order-rule", "tie"], [], [1, 2, 1], "(order rule tie)"),
+        (["--distribution"], ["--order-rule", "probability"], [1, 2, 1], "within 0.05 of 0.5"),
+        (["--tie-threshold", "0.2"], ["--order-rule", "probability"], [1, 2, 1], "within 0.2 of 0.5"),
         (
             ["--tie-threshold", "0.2"], ["--order-rule", "probability", "--tie-threshold", "0.1"], [1, 2, 1],
             "a tie within 0.1 of",

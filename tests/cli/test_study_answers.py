@@ -73,7 +73,7 @@ def test_the_original_authors_rows_are_read_with_their_predictions(qa, tmp_path)
         (["-j", "qwen"], "--judgments qwen: expected JUDGE=RUN"),
         (["--sibling", "m"], "--sibling m: expected KEY=VALUE"),
         (["--own", "m=a", "--own", "m=b"], "m is given twice"),
-        (["--own", "m=other"], "no run of judge 'other'"),
+        (["--own", "m=other"], "no run by judge 'other'"),
         (["--human", "people.jsonl"], "people.jsonl:1: expected id and label"),
     ],
 )

@@ -34,7 +34,7 @@ def test_the_estimates_are_printed_with_their_intervals(cli, files):
     command = ("judgelm", "study", "estimate", files / "run.jsonl", *labels, "--width", "0.2", "--control", "length")
     code, out, err = cli(*command)
     assert code == 0, err
-    for text in ("win rate of a against b", "Rogan-Gladen", "PPI++", "labels alone", "20 points wide needs about"):
+    for text in ("win rate of a against b", "Rogan-Gladen", "PPI++", "labels alone", "20 points wide requires about"):
         assert text in " ".join(out.split()), text
     assert "judged pairs used: 120; with a label: 40" in out
     claim = json.loads(cli(*command, "--json", "-")[1])
@@ -52,7 +52,7 @@ def test_eval_and_report_control_and_estimate(cli, files):
     page = (files / "report.html").read_text()
     assert 'id="claim"' in page
     assert 'id="control"' in page
-    assert "How often a beats b" in page
+    assert "Win rate of a against b" in page
     written = json.loads((files / "r.json").read_text())
     assert written["win_rate"]["estimates"]["labels"]["n"] == 40
     assert written["control"]["constant"] == ["headers", "list items", "bold"]

@@ -53,7 +53,7 @@ def test_labels_choose_the_reading_and_make_a_judge(tune, cli, labels, tmp_path)
     code, out, _ = tune(labels(), "--json", "figures.json")
     assert code == 0
     assert "letters is chosen" in out
-    assert "nested cross-validated accuracy of the choice is 100.0 %" in out
+    assert "nested cross-validated accuracy is 100.0 %" in out
     assert out.rstrip().endswith("use it: judgelm-batch pairs.jsonl -o out.jsonl --model judge --engine scripted")
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert [figures["candidates"][name]["accuracy"]["value"] for name in ("letters", "yes-no")] == [1.0, 0.5]

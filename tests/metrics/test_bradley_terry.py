@@ -141,7 +141,7 @@ def test_separable_resamples_are_counted_and_cost_nothing():
 def test_models_that_never_met_the_others_have_no_rating_and_a_reason():
     ratings = bradley_terry([*round_robin(30), *all_won("x", "y", 50)], HOW)
     assert set(ratings.unrated) == {"x", "y"}
-    assert "never met the rated models" in ratings.unrated["x"]
+    assert "no matches with the rated models" in ratings.unrated["x"]
     assert not ratings.regularised
 
 

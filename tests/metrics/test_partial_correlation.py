@@ -82,8 +82,8 @@ def test_fisher_loses_a_degree_of_freedom_for_what_is_held_fixed():
         ("1111", "1111", "0000", f"constant: {G}, {J}, {A}"),
         ("1100", "1010", "1100", "A determines G or J (a correlation of 1 or -1)"),
         ("10", "01", "10", "A determines G or J (a correlation of 1 or -1)"),
-        ("1", "1", "1", "1 judged answers; a correlation needs at least two"),
-        ("", "", "", "0 judged answers; a correlation needs at least two"),
+        ("1", "1", "1", "1 judged answers; a correlation requires at least two"),
+        ("", "", "", "0 judged answers; a correlation requires at least two"),
     ],
 )
 def test_what_is_constant_or_determined_is_undefined_and_says_so(g, j, a, why):

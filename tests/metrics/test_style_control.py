@@ -71,7 +71,7 @@ def test_models_that_always_win_stay_as_they_are_and_are_counted():
 
 def test_without_a_fit_the_reason_stands():
     assert control_style(np.ones(3), style_differences([("a", "bb")] * 2 + [("a", "b")], "length"), "abc") == (
-        "3 pairs are fewer than 10"
+        "3 pairs are too few (minimum: 10)"
     )
     alike = style_differences([("a", "b")] * 20, "length")
     assert "no pair differs in length" in control_style(np.ones(20), alike, range(20))

@@ -62,13 +62,13 @@ def test_questions_are_clusters():
 
 def test_where_there_is_no_estimate_the_reason_stands():
     few = true_win_rate(pairs([1] * 20, [1] * 9 + [None] * 11))
-    assert few.ppi == few.rogan_gladen == few.labels == "9 labels are fewer than 10"
+    assert few.ppi == few.rogan_gladen == few.labels == "9 labels are too few (minimum: 10)"
     always = true_win_rate(pairs([1] * 20, [1] * 6 + [0] * 6 + [None] * 8))
     assert "no better than chance" in always.rogan_gladen
-    assert always.ppi == "the judge gives every pair one value"
+    assert always.ppi == "the judge gives every pair the same value"
     assert true_win_rate(pairs([1, 0] * 10, [1] * 10 + [0] * 10)).ppi == "every pair has a label"
     no_loss = true_win_rate(pairs([1, 0] * 10, [1] * 12 + [None] * 8))
-    assert "no labelled pair" in no_loss.rogan_gladen or "lacks the outcome win" in no_loss.rogan_gladen
+    assert "no labelled pair" in no_loss.rogan_gladen or "all labelled pairs have" in no_loss.rogan_gladen
     assert (no_loss.labels.value, no_loss.labels.high) == (1.0, 1.0)
     assert 0.7 < no_loss.labels.low < 0.8  # Wilson's, 12 of 12: 0.757
 

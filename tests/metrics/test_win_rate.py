@@ -67,8 +67,8 @@ def test_its_standard_error_is_that_of_refits_on_resampled_instructions():
 @pytest.mark.parametrize(
     ("preferences", "lengths", "why"),
     [
-        (np.ones(5), np.ones((5, 2)), "fewer than 10"),
-        (np.full(20, 0.5), np.ones((20, 2)), "differ in length by the same"),
+        (np.ones(5), np.ones((5, 2)), "minimum: 10"),
+        (np.full(20, 0.5), np.ones((20, 2)), "difference in length is the same"),
         (np.zeros(20), np.arange(40.0).reshape(20, 2) ** 2, "no finite solution|did not converge"),
     ],
 )

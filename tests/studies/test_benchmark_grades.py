@@ -52,7 +52,7 @@ def test_the_judge_is_compared_with_means_and_medians_and_gpt_4_with_itself(labe
     assert row["spearman"].value == pytest.approx(stats.spearmanr(mine, means).statistic)
     assert row["kappa"].value == pytest.approx(cohen_kappa_score(mine, [sorted(triples[key])[1] for key in kept]))
     for first, second in ((0, 1), (0, 2), (1, 2)):
-        itself = found[f"GPT-4, gradings {first + 1} and {second + 1}"]
+        itself = found[f"GPT-4, grades {first + 1} and {second + 1}"]
         pair = [[three[place] for three in triples.values()] for place in (first, second)]
         assert itself["pearson"].value == pytest.approx(stats.pearsonr(*pair).statistic)
         assert itself["kendall"].low < itself["kendall"].value < itself["kendall"].high

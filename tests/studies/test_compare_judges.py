@@ -112,7 +112,7 @@ def test_both_orders_are_put_side_by_side():
     ("judges", "finding"),
     [
         ({"a": "11"}, "at least two"),
-        ({"a": "1.", "b": ".1"}, "from all of a, b"),
+        ({"a": "1.", "b": ".1"}, r"every judge \(a, b\)"),
         ({"a": "xx", "b": "11"}, "a: 2 of 2"),
     ],
 )

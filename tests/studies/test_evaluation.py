@@ -69,7 +69,7 @@ def test_all_failed_has_no_excluded_numbers():
     [
         ([once("x", 8, 3)], Label(sample_id="a", winner=1), "'x' and 'a'"),
         ([once("a", 8, 3)] * 2, Label(sample_id="a", winner=1), "a has two judgments"),
-        ([once("a", 8, 3)], Label(sample_id="a", winner=None, scores=(8, 6, 5)), "got scores of 3 answers"),
+        ([once("a", 8, 3)], Label(sample_id="a", winner=None, scores=(8, 6, 5)), "got scores for 3 answers"),
     ],
 )
 def test_what_cannot_be_joined_is_an_error(judgments, label, finding):
@@ -131,7 +131,7 @@ def test_a_judge_that_always_says_8_6_is_measured_in_the_given_order():
     assert (result.order_rule, result.agreement_name) == ("given", "agreement, given order")
     assert (result.excluded.accuracy.value, result.other_rules["mean"].excluded.value) == (0.1, 0.0)
     assert (result.excluded.position.consistency.value, result.excluded.position.toward_first.value) == (0, 1)
-    assert "the given order decides the verdict" in result.protocol
+    assert "verdicts are from the given order" in result.protocol
     assert {one.scores for one in result.disagreements} == {(8, 6)}
 
 
@@ -180,5 +180,5 @@ def test_protocol_names_scale_and_failures():
     options = EvaluationOptions(failures="as_tie", scale="1-10")
     protocol = evaluate([once("a", 8, 3)], labels(a=1), options=options).protocol
     assert protocol.startswith("Each pair was judged in one order.")
-    assert "counts as a tie" in protocol
+    assert "count as ties" in protocol
     assert protocol.endswith("Score scale: 1-10.")

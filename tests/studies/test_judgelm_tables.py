@@ -75,7 +75,7 @@ def test_a_row_has_the_papers_numbers_with_intervals_n_and_failures():
     assert ties["agreement_by_mean"] is None
     assert isinstance(ties["delta"], Estimate)
     assert "50.0 %" in result.findings[0]
-    assert "1 of its replies unreadable" in result.findings[0]
+    assert "1 of its pairs are unreadable" in result.findings[0]
 
 
 def test_a_judge_that_breaks_its_format_in_half_of_its_replies_is_not_perfect():
@@ -91,7 +91,7 @@ def test_a_judge_that_breaks_its_format_in_half_of_its_replies_is_not_perfect():
     assert (ties["failed"], ties["failed_orders"]) == (2, 3)
     assert left_out["agreement"].value == 1.0
     [warning] = result.warnings
-    assert "of 4 pairs, 2 are unreadable by the authors' code and 2 by judgelm (3 and 3 replies)" in warning
+    assert "of 4 pairs, the original code fails to parse 2 and judgelm fails to parse 2 (3 and 3 replies)" in warning
     assert "50.0 %" in warning
     assert "100.0 %" in warning
 
@@ -140,7 +140,7 @@ def test_the_cost_is_time_on_gpus_against_the_tokens_of_an_api():
     result = paper_tables({3: [run((1, 1, 1, 1), timing=timing, method="a", model_size="7B")]}, prices)
     [row] = table(result, "table-3")
     assert [row[key] for key in ("gpu_usd", "api_usd", "cost_ratio")] == pytest.approx([0.5, 46.5, 0.5 / 46.5])
-    assert "0.50 USD, 1.1 % of the 46.50 USD" in result.findings[0]
+    assert "1.1 % of the API cost of 46.50 USD" in result.findings[0]
 
 
 @pytest.mark.parametrize(

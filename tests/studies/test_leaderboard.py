@@ -65,7 +65,10 @@ def test_failures_and_pairs_of_one_model_are_counted():
 
 
 def test_pairs_without_models_are_refused():
-    for rows, finding in (({"1": pair("1", ())}, "does not name two models"), ({}, "no row has its id; .* --rows")):
+    for rows, finding in (
+        ({"1": pair("1", ())}, "does not have two model names"),
+        ({}, "no row has this id; .* --rows"),
+    ):
         with pytest.raises(InputError, match=finding):
             matches_of_run("judge", {"1": both("1", (8, 3), (3, 8))}, rows)
 
@@ -119,9 +122,9 @@ def test_the_first_finding_names_the_unbeaten_model_and_its_interval_is_open(tmp
     result = study(tmp_path, write_run(tmp_path / "run.jsonl", run), "--rows", pairs)
     first = result["tables"][0]["rows"][0]
     assert (first["model"], first["elo"]["high"]) == ("top", None)
-    assert "top is first" in result["findings"][0]
+    assert "top ranks first" in result["findings"][0]
     assert "no upper bound" in result["findings"][0]
-    assert any("one added tie per model" in line for line in result["warnings"])
+    assert any("tie added per model" in line for line in result["warnings"])
     assert any("always shown in the same order" in line for line in result["warnings"])
     assert (tmp_path / "study" / "figures" / "elo-1-run.svg").is_file()
 

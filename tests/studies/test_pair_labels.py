@@ -61,7 +61,7 @@ def test_a_failed_order_fails_the_rules_that_need_it(shown, rule, label):
     ("shown", "rule", "reverse", "finding"),
     [
         ((Shown(order=(0, 1), text="A"), Shown(order=(1, 0), text="A")), "tie", None, "as_judged"),
-        ((GIVEN, SWAPPED), "mean", judgment(GIVEN), "already has both orders"),
+        ((GIVEN, SWAPPED), "mean", judgment(GIVEN), "both orders were already judged"),
         ((GIVEN, SWAPPED), "probability", None, "judge again with --distribution"),
     ],
 )

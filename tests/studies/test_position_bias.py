@@ -81,7 +81,7 @@ def test_groups_of_one_name_are_one_and_all_stand_together(review_file):
 
 def test_what_cannot_be_measured_is_refused(review_file):
     path = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"))
-    with pytest.raises(InputError, match=r"no pair was judged in both orders .* 1 judgments lack the other order"):
+    with pytest.raises(InputError, match=r"no pair was judged in both orders .* 1 judgments have no counterpart"):
         position_bias_study(groups_of(("x", path)), HOW)
     with pytest.raises(InputError, match='group "all"'):  # that is the name of all together
         position_bias_study({"all": PairGroup(pairs=())}, HOW)

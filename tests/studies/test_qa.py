@@ -74,7 +74,7 @@ def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked
     [judged] = table(result, "judges")
     assert [judged[key] for key in ("exact_match", "judge", "not_judged", "off_grammar")] == [1, 1, 1, 1]
     assert result.counts["without_label"] == 2
-    assert "1 of 4 answers failed" in result.warnings[0]
+    assert "1 of 4 answers have no label" in result.warnings[0]
     assert "1 of 4 answers were not judged" in result.warnings[1]
     [row] = table(study(FOUR, runs, failures="as_incorrect"), "scores")
     assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
@@ -287,8 +287,8 @@ def test_replies_that_are_neither_word_are_failures_or_incorrect_as_the_mode_rea
         (FOUR, [], {}, "4 answers and 0 runs"),
         (FOUR, [run_of("q", {"a": "C"}), run_of("q", {"b": "C"})], {}, "q has two runs"),
         (FOUR, [run_of("q", {"z": "C"})], {}, "no judgment id matches an answer"),
-        (FOUR, [run_of("q", {"a": "C"})], {"siblings": {"m": "s"}}, "no run of judge 's'; available: q"),
-        (FOUR, [run_of("q", {"a": "C"})], {"types_judge": "s"}, "no run of judge 's'"),
+        (FOUR, [run_of("q", {"a": "C"})], {"siblings": {"m": "s"}}, "no run by judge 's'; available: q"),
+        (FOUR, [run_of("q", {"a": "C"})], {"types_judge": "s"}, "no run by judge 's'"),
     ],
 )
 def test_what_cannot_be_studied_is_refused(samples, runs, options, finding):
@@ -297,7 +297,7 @@ def test_what_cannot_be_studied_is_refused(samples, runs, options, finding):
 
 
 def test_answers_and_judgments_of_another_kind_are_refused():
-    with pytest.raises(InputError, match="sample x: expected one answer and a reference, got 2 and one"):
+    with pytest.raises(InputError, match="sample x: expected one answer and a reference, got 2 answers"):
         qa_answers([Sample(id="x", question="?", answers=("a", "b"), reference="c")])
-    with pytest.raises(InputError, match="judgment a: mode grade"):
+    with pytest.raises(InputError, match="judgment a: mode grade does not label"):
         study(FOUR, [QaRun(judge="q", judgments={"a": graded("a", 3, "grade")})])

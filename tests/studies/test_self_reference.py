@@ -187,7 +187,7 @@ def test_own_answers_from_solves():
 
 @pytest.mark.parametrize(
     ("judgment", "finding"),
-    [(judged_pair("1", 1), "does not call answers correct"), (answered("x", "correct"), "'x' and '1'")],
+    [(judged_pair("1", 1), "label answers as correct"), (answered("x", "correct"), "'x' and '1'")],
 )
 def test_verdicts_of_other_modes_and_of_other_answers_are_refused(judgment, finding):
     with pytest.raises(InputError, match=finding):

@@ -93,7 +93,7 @@ def test_categories_and_cost():
     [math, law] = rows_of(result, "categories")
     assert (math["category"], math["gain"], math["gate_precision"]) == ("math", 1.0, 1.0)
     assert [law[key] for key in ("gain", "gain_over_always", "gate_precision")] == [-1 / 3, 1 / 3, 0.0]
-    assert "better than no reference in 1 and than always in 1 of 2 categories" in result.findings[-1]
+    assert "In 1 of 2 categories, the selective condition" in result.findings[-1]
     [never, always, selective] = rows_of(result, "cost")
     assert (never["solves"], never["solves_needed"], always["solves_needed"]) == (25, 0, 25)
     assert (selective["calls"], selective["calls_per_item"], selective["prompt_tokens"]) == (10, 2.0, 500)

@@ -41,7 +41,7 @@ def test_scores_vote_as_labels_do_and_without_readable_orders_the_verdict_decide
 
 def test_a_failure_has_no_outcome_and_another_verdict_is_refused():
     assert pair_outcome(judged_pair("x", None), 1) is None
-    with pytest.raises(InputError, match="runs with mode ssr"):
+    with pytest.raises(InputError, match="runs in mode ssr"):
         pair_outcome(Judgment(sample_id="x", mode="m", verdict=LabelVerdict(label="correct"), shown=()), 1)
 
 

@@ -55,12 +55,12 @@ def test_pairs_without_answers_are_counted_and_none_is_an_error():
     judgments, labels, samples = judged(40)
     result = control(judgments, labels, {key: samples[key] for key in list(samples)[:30]})
     assert (result.n, result.without_answers) == (30, 10)
-    with pytest.raises(InputError, match="0 of 40 judged pairs have their answers in the labels file"):
+    with pytest.raises(InputError, match="answers of only 0 of 40 judged pairs"):
         control(judgments, labels, {})
 
 
 def test_without_a_fit_the_reason_stands():
     result = control(*judged(6))
-    assert result.controlled == "6 pairs are fewer than 10"
+    assert result.controlled == "6 pairs are too few (minimum: 10)"
     assert result.difference is None
-    assert "6 pairs are fewer than 10" in result.sentence()
+    assert "6 pairs are too few" in result.sentence()

@@ -10,7 +10,7 @@ PAIR = {"id": "a", "winner": 1}
 @pytest.mark.parametrize(
     ("kind", "row", "message"),
     [
-        (AnswerTruth, ANSWER | {"agent": None}, 't.jsonl:3: field "agent": .*got None; each line needs id, agent'),
+        (AnswerTruth, ANSWER | {"agent": None}, 't.jsonl:3: field "agent": .*got None; required fields: id, agent'),
         (AnswerTruth, ANSWER | {"truth": 1}, 'field "truth"'),
         (AnswerTruth, ANSWER | {"judge_correct": "yes"}, 'field "judge_correct"'),
         (PairTruth, PAIR | {"winner": True}, 'field "winner"'),

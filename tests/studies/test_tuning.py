@@ -81,7 +81,7 @@ def test_a_clearly_better_candidate_is_chosen():
     result = tuned({"a": [1.0, 1.0] * 20, "b": [1.0, -1.0] * 20}, truth)
     assert (result.chosen, result.best, result.selected) == ("b", "b", ("b",) * 5)
     assert (result.nested.value, result.gain.value) == (1.0, 0.5)
-    assert result.sentences()[0].startswith("b is chosen")
+    assert result.sentences()[0].startswith("b is chosen. On held-out questions")
 
 
 def test_the_default_is_kept_where_the_interval_of_the_gain_includes_none():

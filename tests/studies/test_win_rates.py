@@ -61,7 +61,7 @@ def test_pairs_of_two_models_in_either_order_are_one_row(tmp_path):
     # m loses, wins, wins; its answers have 3, 1 and 1 characters
     assert [row[name] for name in ("model", "baseline", "n_wins", "n_wins_base")] == ["m", "base", 2, 1]
     assert row["avg_length"] == pytest.approx(5 / 3)
-    assert row["length_note"] == "3 comparisons are fewer than 10"
+    assert row["length_note"] == "3 comparisons are too few (minimum: 10)"
 
 
 def test_difficulties_are_joined_by_instruction_or_index_and_none_may_lack(tmp_path):

@@ -20,7 +20,7 @@ class _PublishedScore(NamedTuple):
 
 @cache
 def published_scores() -> dict[str, list[_PublishedScore]]:
-    """Return published scores by benchmark."""
+    """Return the published scores for each benchmark."""
     file = read_yaml(Path(__file__).with_suffix(".yaml"))
     return {
         name: [
@@ -43,11 +43,11 @@ def published_findings(benchmark: str) -> list[str]:
         return []
     ranked = sorted(overall.items(), key=lambda item: -item[1])[:_SHOWN]
     best = ", ".join(f"{judge} {100 * score:.1f} %" for judge, score in ranked)
-    return [f"Highest of {len(overall)} published overall scores: {best}."]
+    return [f"Highest overall scores among {len(overall)} published judges: {best}."]
 
 
 def published_table(benchmark: str) -> Table | None:
-    """Return published scores on a benchmark; None if there are none."""
+    """Build the table of published scores on a benchmark; None if there are none."""
     judges = published_scores().get(benchmark, [])
     sections = list(dict.fromkeys(section for judge in judges for section in judge.scores))
     if not sections:

@@ -1,4 +1,4 @@
-"""Single-answer benchmarks: Prometheus (grades against GPT-4's) and EVOUNA (verdicts against annotators')."""
+"""Single-answer benchmarks: Prometheus (compared with GPT-4's grades) and EVOUNA (compared with human verdicts)."""
 
 import re
 import string
@@ -27,11 +27,11 @@ def _grade(joined: JoinedJudgment, wanted: str) -> float | None:
     verdict = joined.judgment.verdict
     if verdict is None or isinstance(verdict, GradeVerdict):
         return None if verdict is None else verdict.score
-    raise InputError(f"judgment {joined.judgment.sample_id}: expected a grade of one {wanted}")
+    raise InputError(f"judgment {joined.judgment.sample_id}: expected a grade for one {wanted}")
 
 
 def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Correlate a judge's grades with GPT-4's, and GPT-4's gradings with each other (Prometheus)."""
+    """Correlate the judge's grades with GPT-4's, and repeated GPT-4 grades with each other (Prometheus)."""
     gradings = [_gpt4_scores(member) for member in joined]
     clusters = [member.cluster for member in joined]
     wanted = f"answer; judge with judgelm-batch {protocol_of(benchmark).judge_with}"
@@ -41,14 +41,14 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
         "judge and GPT-4": grade_correlation(
             [grade for grade in grades if grade is not None],
             [float(np.mean(gradings[index])) for index in graded],
-            [float(np.median(gradings[index])) for index in graded],  # the median of three is a grade, as kappa needs
+            [float(np.median(gradings[index])) for index in graded],  # because kappa requires whole grades
             [clusters[index] for index in graded],
             resampling,
         )
     }
     for first, second in combinations(range(min(map(len, gradings))), 2):
         sides = ([scores[first] for scores in gradings], [scores[second] for scores in gradings])
-        name = f"GPT-4, gradings {first + 1} and {second + 1}"
+        name = f"GPT-4, grades {first + 1} and {second + 1}"
         correlations[name] = grade_correlation(*sides, None, clusters, resampling)
     values = {name: [getattr(numbers, key) for key in _NUMBERS] for name, numbers in correlations.items()}
     rows = [(name, correlations[name].n, *numbers) for name, numbers in values.items()]
@@ -58,7 +58,7 @@ def grades_report(benchmark: Source, joined: Sequence[JoinedJudgment], resamplin
     if judge is not None:
         findings.append(f"Pearson's correlation of the judge with GPT-4 is {format_number(judge)}.")
     if itself := [pearson.value for pearson in others if pearson is not None]:
-        findings.append(f"The correlation between GPT-4's gradings is {min(itself):.3f} to {max(itself):.3f}.")
+        findings.append(f"The correlation between repeated GPT-4 grades is {min(itself):.3f} to {max(itself):.3f}.")
     undefined = [f"{name}: no correlation ({numbers.why})." for name, numbers in correlations.items() if numbers.why]
     return Report(findings, [grade_table], warnings=undefined)
 
@@ -78,7 +78,7 @@ class _Group(NamedTuple):
 
 
 def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
-    """Compute accuracy and F1, by data set and model and overall (EVOUNA); failed judgments are wrong."""
+    """Compute accuracy and F1 by data set and model, and overall (EVOUNA); failed judgments count as wrong."""
     everything, *groups = (
         _group(name, members, resampling) for name, members in ({"all": joined} | by_subset(joined)).items()
     )
@@ -88,7 +88,7 @@ def open_qa_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampli
     ]
     shares = {
         f"Accuracy over {everything.n:,} answers": everything.judged.accuracy,
-        "F1 of correct": everything.judged.f1,
+        "F1 of the class correct": everything.judged.f1,
         "Accuracy of lexical match": everything.lexical.accuracy if everything.lexical else None,
     }
     findings = [f"{name}: {format_share(share)}." for name, share in shares.items() if share is not None]
@@ -107,7 +107,7 @@ def _group(name: str, members: Sequence[JoinedJudgment], resampling: Resampling)
 
 def _truth(joined: JoinedJudgment) -> bool:
     if joined.label.scores not in ((0.0,), (1.0,)):
-        raise InputError(f"row {joined.label.sample_id}: no annotator verdict; pass the imported rows")
+        raise InputError(f"row {joined.label.sample_id}: no human verdict; pass the imported rows")
     return joined.label.scores == (1.0,)
 
 
@@ -125,7 +125,7 @@ def _verdict(joined: JoinedJudgment) -> bool:
 
 def _lexical_match(joined: JoinedJudgment) -> bool:
     sample = joined.sample
-    assert sample is not None, "the caller checks"
+    assert sample is not None, "checked by the caller"
     golds = sample.metadata.get("references")
     texts = golds if isinstance(golds, list | tuple) else [sample.reference or ""]
     answer = _normalised(sample.answers[0])
@@ -133,5 +133,4 @@ def _lexical_match(joined: JoinedJudgment) -> bool:
 
 
 def _normalised(text: str) -> str:
-    """Lower-case and remove punctuation, articles, and extra spaces, as in the authors' code."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())

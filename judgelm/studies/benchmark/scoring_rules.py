@@ -1,4 +1,4 @@
-"""Scoring rule of each pairwise benchmark: credit of a judgment, sections, and its authors' further tables."""
+"""Scoring rules for pairwise benchmarks: credit for each judgment, sections, and additional tables."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LAYOUTS = Layouts(Path(__file__).with_name("layouts.yaml"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedJudgment:
-    """A judgment with its label and subset; `sample` is None for labels without samples."""
+    """A judgment with its label and subset; `sample` is None if the labels have no samples."""
 
     judgment: Judgment
     label: Label
@@ -33,7 +33,7 @@ class JoinedJudgment:
 
     @property
     def cluster(self) -> Hashable:
-        """Question of the judgment."""
+        """The question, or the id if the sample is unknown."""
         return self.label.sample_id if self.sample is None else self.sample.question
 
 
@@ -55,14 +55,14 @@ def join_judgments(judgments: Mapping[str, Judgment], labelled: LabelledSet) -> 
         if key in labelled.labels
     ]
     if not joined:
-        raise InputError("benchmark: no judgment has a label; pass the imported rows that you judged")
+        raise InputError("benchmark: no judgment matches a label; pass the imported rows that you judged")
     return joined
 
 
 def _labels_by_order(joined: JoinedJudgment) -> list[int | None]:
     orders = orders_of(joined.judgment)
     if orders is None:
-        raise InputError(f"judgment {joined.judgment.sample_id}: expected a label for each of the two orders")
+        raise InputError(f"judgment {joined.judgment.sample_id}: expected a label for each order")
     return order_labels(orders)
 
 
@@ -71,12 +71,12 @@ def _truth_of(joined: JoinedJudgment) -> int:
 
 
 def by_subset(joined: Iterable[JoinedJudgment]) -> dict[str, list[JoinedJudgment]]:
-    """Group by subset, in order of first occurrence."""
+    """Group judgments by subset, in order of first occurrence."""
     return grouped(joined, lambda member: member.subset)
 
 
 class Report(NamedTuple):
-    """Results of a benchmark's own rules."""
+    """Results under a benchmark's own rules."""
 
     findings: Sequence[str]
     tables: Sequence[Table]
@@ -88,7 +88,7 @@ _OTHER = "none of the 8 groups"
 
 
 def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
-    """Return the share of pairs with the same label in two readable orders; None without such pairs."""
+    """Return the share of pairs with the same label in both orders; None if no pair has two readable orders."""
     pairs = [member for member in joined if len(member.judgment.compared) == 2 and member.label.winner is not None]
     read = [(member, labels) for member in pairs if len(labels := _labels_by_order(member)) == 2 and None not in labels]
     if not read:
@@ -110,8 +110,8 @@ def _llmbar_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> 
         counts = two_orders(given, swapped, truth, clusters, resampling)
         rows.append((subset, *counts))
         findings.append(
-            f"{subset}: the orders agree on {format_share(counts.equal)} by LLMBar's count; kappa between the orders "
-            f"is {format_number(counts.kappa)}."
+            f"{subset}: the two orders agree on {format_share(counts.equal)} of pairs, as counted by LLMBar; kappa "
+            f"between them is {format_number(counts.kappa)}."
         )
     if not rows:
         return None
@@ -172,19 +172,19 @@ def _style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
 
 TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
-"""Folders of the published repository; some copies use names such as Adversarial_Neighbor."""
+"""Folder names in the official repository; some copies use names such as Adversarial_Neighbor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringRule:
-    """Scoring rule of a benchmark.
+    """The scoring rule of a benchmark.
 
     Attributes:
-        credit: credit of a judgment, in [0, 1].
-        sections: name -> subset -> weight; None uses one section with subsets weighted by number of prompts.
+        credit: function that returns the credit for a judgment, in [0, 1].
+        sections: name -> subset -> weight; None uses one section, with subsets weighted by number of prompts.
         ties: whether the Ties subset is scored by margins.
-        averaged: whether the benchmark's score is the mean of the sections.
-        counts: the authors' further table.
+        averaged: whether the score of the benchmark is the mean of its sections.
+        counts: function that builds an additional table.
     """
 
     credit: Callable[[JoinedJudgment], float]
@@ -199,13 +199,13 @@ def _half_for_ties(joined: JoinedJudgment) -> float:
     winner = joined.judgment.winner
     if winner is None and joined.judgment.verdict is not None:
         raise InputError(
-            f"judgment {joined.judgment.sample_id}: expected a verdict on a pair; judge this benchmark with mode pair"
+            f"judgment {joined.judgment.sample_id}: expected a verdict on a pair; judge this benchmark with --mode pair"
         )
     return 0.5 if winner in (None, "tie") else float(label_of(winner) == _truth_of(joined))
 
 
 def _wins(joined: JoinedJudgment) -> float:
-    _half_for_ties(joined)  # raises if the judgment is not on a pair
+    _half_for_ties(joined)  # raises InputError if the judgment is not on a pair
     winner = joined.judgment.winner
     return float(winner is not None and label_of(winner) == _truth_of(joined))
 
@@ -233,7 +233,7 @@ def _right_places(joined: JoinedJudgment) -> list[int]:
     label, scores = joined.label.scores, joined.judgment.scores
     if label is None or (scores is not None and len(scores) != len(label)):
         raise InputError(
-            f"judgment {joined.judgment.sample_id}: expected scores of {len(label or ())} answers; judge this "
+            f"judgment {joined.judgment.sample_id}: expected scores for {len(label or ())} answers; judge this "
             "benchmark with --mode multi"
         )
     return [index for index, score in enumerate(label) if score == 1]
@@ -273,4 +273,3 @@ SCORING_RULES: Mapping[str, ScoringRule] = {
     "faireval": ScoringRule(credit=_mean_right, counts=_fair_eval_report),
     "rm-bench": ScoringRule(credit=_wins, sections=RM_BENCH_SECTIONS, counts=_style_report),
 }
-"""Supported pairwise and best-of-n benchmarks."""

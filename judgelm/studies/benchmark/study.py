@@ -1,4 +1,4 @@
-"""Study a benchmark by its rules: subsets, sections, its authors' further tables, and published scores."""
+"""Score a benchmark by its own rules: subsets, sections, additional tables, and published scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,17 +23,16 @@ _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], 
     "prometheus": grades_report,
     "evouna": open_qa_report,
 }
-"""Benchmarks without a credit per prompt."""
 
 
 def benchmark_study(
     name: str, judgments: Mapping[str, Judgment], labelled: LabelledSet, resampling: Resampling = DEFAULT_RESAMPLING
 ) -> StudyResult:
-    """Score a benchmark overall and by subset and section, with its own rules; a row's category is its subset.
+    """Score a benchmark by its own rules: overall, by subset, and by section; the category of a row is its subset.
 
     Raises:
-        ConfigError: the benchmark is unknown or belongs to `judgelm eval`.
-        InputError: no judgment has a label, one id has different texts, or judgments have the wrong kind.
+        ConfigError: the benchmark is unknown, or is scored by `judgelm eval` instead.
+        InputError: no judgment has a label, the same id has different texts, or judgments are of the wrong kind.
     """
     benchmark = get_benchmark(name)
     protocol = protocol_of(benchmark)
@@ -45,7 +44,7 @@ def benchmark_study(
     report = _REPORTS.get(name, _scored_report)(benchmark, joined, resampling)
     published = published_table(name)
     failed = sum(member.judgment.failure is not None for member in joined)
-    intervals = f"Intervals: 95 %, {resampling.resamples} resamples of questions (seed {resampling.seed})."
+    intervals = f"Intervals are 95 % from {resampling.resamples} resamples of questions (seed {resampling.seed})."
     return StudyResult(
         study="benchmark",
         title=f"{benchmark.name} by its own protocol",
@@ -128,8 +127,11 @@ def _findings(name: str, overall: Estimate | float | None, sections: Mapping[str
 def _warnings(name: str, joined: Sequence[JoinedJudgment], labels: int) -> list[str]:
     lines = []
     if len(joined) < labels:
-        lines.append(f"{labels - len(joined):,} of {labels:,} rows have no judgment, so the scores cover only a part.")
+        lines.append(
+            f"{labels - len(joined):,} of {labels:,} rows have no judgment, so the scores cover only part of the "
+            "benchmark."
+        )
     once = sum(len(member.judgment.shown) < 2 for member in joined)
     if name in SCORING_RULES and SCORING_RULES[name].both_orders and once:
-        lines.append(f"{once:,} pairs were judged in one order; the protocol requires both (--both-orders).")
+        lines.append(f"{once:,} pairs were judged in one order only; the protocol requires both (--both-orders).")
     return lines

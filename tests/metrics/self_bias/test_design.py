@@ -77,7 +77,7 @@ def test_a_spline_has_its_pieces_judge_by_judge():
     [
         (frame().iloc[:0], BiasModel(), "no ratings to fit"),
         (frame(), BiasModel(length="shared"), 'no column "length_feature"; add it with with_length'),
-        (frame(), BiasModel(indicator="polite"), 'no column "polite"; name a column of the ratings'),
+        (frame(), BiasModel(indicator="polite"), 'no column "polite"; choose a column'),
         (frame(polite=[0, 1, 2, 1]), BiasModel(indicator="polite"), r"expected 0 or 1 in every row, got '2'"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_judge_that_gives_itself_only_the_best_or_the_worst_has_no_finite_esti
     result = {term.level: term.estimate for term in fit.of("self")}
     assert result["GPT-1"] is None
     assert result["GPT-2"] is not None
-    assert (fit.left_out, fit.n) == ("40 ratings that a bias fits perfectly", 600)
+    assert (fit.left_out, fit.n) == ("40 ratings that are fitted perfectly by a bias", 600)
 
 
 def test_a_family_that_gives_its_own_only_the_best_has_no_finite_estimate_either():
@@ -68,7 +68,7 @@ def test_a_family_that_gives_its_own_only_the_best_has_no_finite_estimate_either
     fit = fit_ordinal(ratings)
     assert {term.level: term.estimate is None for term in fit.of("family")} == {"Claude": False, "GPT": True}
     assert {term.level for term in fit.of("self") if term.estimate is None} == {"GPT-1"}
-    assert fit.left_out == "120 ratings that a bias fits perfectly"  # 80 of relatives, 40 of GPT-1 itself
+    assert fit.left_out == "120 ratings that are fitted perfectly by a bias"  # 80 of relatives, 40 of GPT-1 itself
 
 
 def test_a_judge_that_rates_only_itself_has_no_self_bias_that_could_be_told():
@@ -106,5 +106,5 @@ def test_not_more_ratings_than_coefficients_are_too_few():
     three = ratings.frame[ratings.frame["judge"].isin(NAMES[:2])][:3].assign(rating_raw=[0.0, 1.0, 0.0])
     # an intercept of the second judge and a slope for each
     assert design_of(three, model, intercepts=False).matrix.shape == (3, 3)
-    with pytest.raises(TooFewRatings, match="3 ratings .*2 levels"):
+    with pytest.raises(TooFewRatings, match="3 ratings with 2 levels"):
         fit_ordinal(replace(ratings, frame=three), model)

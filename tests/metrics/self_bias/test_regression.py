@@ -102,11 +102,11 @@ def test_what_the_data_cannot_tell_has_no_estimate():
 
 
 def test_few_ratings_are_a_finding():
-    with pytest.raises(TooFewRatings, match="4 ratings for"):
+    with pytest.raises(TooFewRatings, match="4 ratings are too few"):
         fit_self_bias(pair_with_reference(long_rows(favouring, items=1, models=NAMES[:1]), family_by_name))
     # intercept, slope and self-bias of one judge: three rows are as many as coefficients, four are one more
     three, four = (long_rows(favouring, items=1, judges=NAMES[:1], models=(NAMES[0], *"xyz"[:n])) for n in (2, 3))
-    with pytest.raises(TooFewRatings, match="3 ratings for 3"):
+    with pytest.raises(TooFewRatings, match="3 ratings are too few"):
         fit_self_bias(pair_with_reference(three, family_by_name))
     assert fit_self_bias(pair_with_reference(four, family_by_name)).n == 4
 
@@ -167,7 +167,7 @@ def test_a_familys_judges_as_reference_leave_with_their_completions_or_without()
     first = paper.frame.iloc[0]
     by_family = paired.frame[(paired.frame["item"] == first["item"]) & (paired.frame["model"] == first["model"])]
     assert first["reference"] == by_family[by_family["judge"].str.startswith("GPT")]["rating"].mean()
-    with pytest.raises(ValueError, match=r"it has no judge; available: \['Claude', 'GPT'\]"):
+    with pytest.raises(ValueError, match=r"has no judge; available: \['Claude', 'GPT'\]"):
         family_as_reference(paired, "Llama 3")
 
 
@@ -177,7 +177,7 @@ def test_families_are_told_by_name_or_given():
     ]  # fmt: skip
     given = families_given({"F": ["x", "y"]})
     assert (given("x"), given("z")) == ("F", None)
-    with pytest.raises(ValueError, match="x is in .*F and .*G"):
+    with pytest.raises(ValueError, match="x is in both F and G"):
         families_given({"F": ["x"], "G": ["x"]})
 
 

@@ -18,7 +18,7 @@ def test_agreement_has_n_and_interval():
     # 3 of the 4 judged pairs; the failed one is counted separately, not as a tie
     assert "75.0\u00a0% of 4 pairs (95 % interval" in lines
     assert "1 of 5 judgments failed" in lines
-    assert "With only 4 pairs" in lines
+    assert "only 4 pairs" in lines
 
 
 def test_without_labels_there_is_no_number():
