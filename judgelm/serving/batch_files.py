@@ -160,7 +160,7 @@ class BatchFiles:
             ):
                 sent, purpose = form.get("file"), form.getlist("purpose")
                 if not isinstance(sent, UploadFile) or purpose != ["batch"]:
-                    raise HttpError(400, "invalid_value", 'expected a "file" and the "purpose" batch', param="file")
+                    raise HttpError(400, "invalid_value", 'expected a "file" with "purpose": "batch"', param="file")
                 content = await sent.read()
         except HTTPException as error:
             raise HttpError(400, "invalid_form", f"cannot parse the form: {error.detail}", headers=CLOSE) from error

@@ -105,5 +105,5 @@ def _prompt(request: ChatRequest) -> Prompt:
 
 def _role(index: int, message: Message) -> Role:
     if message.role not in _ROLES:
-        raise InputError(f'"messages", {index}: role {message.role!r} is not supported; supported: {", ".join(_ROLES)}')
+        raise InputError(f'"messages", {index}: unsupported role {message.role!r}; expected one of {", ".join(_ROLES)}')
     return _ROLES[message.role]

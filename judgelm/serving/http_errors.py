@@ -187,7 +187,7 @@ async def limited_body(
 ) -> AsyncIterator[Request]:
     """Limit the size of the request body and the time to receive it. Read the body inside the block.
 
-    The time limit is `body_timeout_s` per started `max_body_bytes`, so that large uploads have more time.
+    The client has `body_timeout_s` for each `max_body_bytes` of the body, so that large uploads have more time.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)

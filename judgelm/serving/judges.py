@@ -124,7 +124,7 @@ class ServedJudges:
 
     def _check_allowed(self) -> None:
         if self._settings.adapters_folder is None:
-            raise HttpError(403, "loading_not_allowed", "disabled; start the server with --adapters-folder FOLDER")
+            raise HttpError(403, "loading_not_allowed", "start the server with --adapters-folder FOLDER to enable this")
 
     def _folder(self, path: str) -> Path:
         self._check_allowed()

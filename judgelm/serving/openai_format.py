@@ -52,7 +52,7 @@ class StreamEncoder:
             yield self._delta(index, {"role": "assistant", "content": "", "refusal": None})
 
     def more(self, text: str) -> bytes:
-        """Return the event for what was added to the first text, given all of it so far."""
+        """Return an event with the text that was added since the last call. `text` is the complete text so far."""
         assert text.startswith(self._sent), "text that was sent must not change"
         piece, offset = text[len(self._sent) :], len(self._sent)
         self._sent = text

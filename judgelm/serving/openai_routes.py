@@ -48,7 +48,7 @@ Updates = AsyncGenerator[str | ChatResponse, None]
 
 Reader = Callable[[Mapping[str, Any]], ChatRequest]
 Writer = Callable[[ChatResponse, Mapping[str, Any], str], dict[str, Any]]
-"""Builds the response body from the response, the request body, and the judge's name."""
+"""Builds the response body from a `ChatResponse`, the request body, and the judge's name."""
 
 
 def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> APIRouter:
