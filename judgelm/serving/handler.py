@@ -43,7 +43,7 @@ class HandlerOptions:
 
     Attributes:
         chat: treat unrecognised prompts as ordinary chats, unless they ask for a verdict.
-        both_orders: judge pairs in both orders, and three or more answers in several orders.
+        both_orders: judge pairs in both orders, and show three or more answers once in each position.
         reasons: generate reasons if the reply has room for them.
         prompts: custom dialects, tried before the built-in ones.
         learn: called with each unrecognised request.

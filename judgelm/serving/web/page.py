@@ -161,8 +161,8 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     [reference] = _text_fields("several", _REFERENCE)
     with gr.Row():
         rotate = gr.Checkbox(
-            value=False, label="Show all answers in all positions", visible=not judge.template.reads_alone,
-            info="Uses as many prompts as answers and ranks answers by their mean scores.", elem_id="several-places",
+            value=False, label="Show each answer once in each position", visible=not judge.template.reads_alone,
+            info="Uses one prompt per answer and ranks answers by their mean scores.", elem_id="several-places",
         )  # fmt: skip
         explain = _reason_box(judge, "several")
     fields = [question, reference, rotate, explain, *answers]
