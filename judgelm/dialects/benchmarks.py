@@ -172,7 +172,6 @@ _DIALOGUES = {
 
 
 def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], bool], render: Render) -> Dialect:
-    """Dialect for conversations with the same user turns. The sample is the last turn."""
     template = Pattern("\n\n\n".join(_DIALOGUES[slot] for slot in slots))
     same = {f"{slot}_question_{turn}": f"{slots[0]}_question_{turn}" for slot in slots[1:] for turn in (1, 2)}
     answers = [slot for slot in slots if slot != "reference"]
@@ -379,7 +378,6 @@ _JUDGE_MODELS = (
     ("rewardbench-atla", "\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>", _atla_text),
     ("rewardbench-rise", "\n问题：", "下面我会给出一个问题和两个回答", _letter_last),
 )
-"""Name, heading before the texts, required instructions, and reply function."""
 
 _REWARDBENCH = (
     template_dialect(

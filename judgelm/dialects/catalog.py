@@ -25,7 +25,7 @@ DIALECTS: tuple[Dialect, ...] = (
 def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
     """Return the dialect and the task for a request, or None if no dialect recognises it.
 
-    If several dialects do, unambiguous splits are preferred, then templates with more fixed text.
+    Unambiguous splits are preferred, then templates with more fixed text.
     """
     tried: list[tuple[Message, ...]] = []
     for form in _forms(request, dialects):
@@ -96,7 +96,7 @@ _JUDGED_TEXT = re.compile(
 
 
 def wants_a_verdict(request: ChatRequest) -> bool:
-    """Return whether a request looks like a judge prompt: it asks for a judgment and has labelled texts."""
+    """Return whether a request asks for a judgment of labelled texts."""
     texts = [message.text[:_MAX_COMPARED] for message in request.messages]
     return any(map(_VERDICT_WANTED.search, texts)) and any(map(_JUDGED_TEXT.search, texts))
 
@@ -113,8 +113,6 @@ _MIN_PREFIX = 8
 
 
 class _Comparison(NamedTuple):
-    """The score is the number of characters in matching lines minus the number of characters in missing lines."""
-
     score: int
     dialect: Dialect
     template: Pattern

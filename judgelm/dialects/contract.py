@@ -20,7 +20,7 @@ request."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A chat message. Multiple text parts are joined."""
+    """A chat message, with its text parts joined."""
 
     role: str
     text: str
@@ -67,7 +67,7 @@ class ChatRequest:
         object.__setattr__(self, "roles", tuple(message.role for message in self.messages))
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
-        """Return the message texts if the messages have exactly these roles, otherwise None."""
+        """Return the texts if the messages have exactly these roles, otherwise None."""
         return tuple(message.text for message in self.messages) if self.roles == roles else None
 
 
@@ -76,9 +76,9 @@ class JudgeTask:
     """The judgment that a client requests.
 
     Attributes:
-        sample: answers are in the client's order. `metadata` can contain a `criterion` and the `turns` of a dialogue.
+        sample: answers in the client's order. `metadata` can contain a `criterion` and the `turns` of a dialogue.
         scale: lowest and highest grade on the client's scale.
-        facts: properties of the prompt that `render` needs.
+        facts: prompt properties for `render`.
         doubt: why the prompt may have been split incorrectly.
     """
 
@@ -92,14 +92,14 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeResult:
-    """The judge's result for a task. Scores are on a scale from 1 to 10 and in the client's order of answers.
+    """The judge's result for a task. Scores are from 1 to 10, in the client's order of answers.
 
     Attributes:
         scores: expected score of each answer.
         first_better: P(the first answer is better), where a tie counts as half.
         tie: P(both answers have the same score).
-        draws: for each reply, scores drawn from the judge's distribution.
-        grades: possible scores of a single answer, with their probabilities.
+        draws: scores drawn from the judge's distribution, for each reply.
+        grades: scores of a single answer and their probabilities.
         correct: P(the answer is correct or meets the criterion).
         batch: one result per sample in the task's `batch` fact.
     """
@@ -118,7 +118,7 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """A token in a reply, with the most likely alternatives and their log-probabilities."""
+    """A reply token and its alternatives, with log-probabilities."""
 
     token: str
     logprob: float
@@ -127,7 +127,7 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A reply to a client: either `texts` or a call to `tool`. `logprobs` only covers the first text."""
+    """A reply to a client: `texts`, or a call to `tool`. `logprobs` only covers the first text."""
 
     texts: tuple[str, ...] = ()
     tool: str | None = None
@@ -145,8 +145,8 @@ class Dialect:
     """The prompt and reply format of a client.
 
     Attributes:
-        render: returns a reply with exactly one verdict, and without text from the answers.
-        templates: used to find the nearest prompt for error messages.
+        render: returns a reply with exactly one verdict and no text from the answers.
+        templates: used by `nearest_prompt`.
     """
 
     name: str
@@ -170,7 +170,7 @@ def lone_text(request: ChatRequest) -> str | None:
 
 
 def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatRequest], str | None]:
-    """Return a function that returns the last message of a chat with exactly these roles, after applying `strip`."""
+    """Return a function that extracts the last message of a chat with exactly these roles."""
 
     def text(request: ChatRequest) -> str | None:
         texts = request.only(*roles)
@@ -208,7 +208,7 @@ def task_from_split(
 ) -> JudgeTask:
     """Create a task from a split with the slots `question`, `first`, `second`, `reference`, `criterion`, and `input`.
 
-    All slots are optional. `answers` lists the slots for answers.
+    All slots are optional. `answers` lists the answer slots.
     """
     values = split.values
     texts: dict[str, object] = {name: values[name] for name in ("criterion", "input") if name in values}
@@ -231,8 +231,7 @@ def template_dialect(
 ) -> Dialect:
     """Create a dialect that uses the first matching template.
 
-    By default, this is the template with the same name. `text` extracts the text to match, and `accepts` can reject a
-    split.
+    The default is the template of the same name. `text` extracts the text to match; `accepts` can reject a split.
     """
     patterns = templates or (TEMPLATES[name],)
 

@@ -117,7 +117,6 @@ def _slot(name: str) -> str:
 
 
 def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """Return an integer grade with log-probabilities if the client requests them, otherwise a decimal grade."""
     assert task.scale is not None
     scale = task.scale
     drawn = results_per_reply(request, result)

@@ -77,7 +77,6 @@ def _literal(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
 
 
 def _arguments_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """Return the function's arguments as text, which the client also accepts."""
     return json.dumps(_arguments(task, request, result, None))
 
 

@@ -38,7 +38,6 @@ _NAMED = tuple(
     }.items()
 )
 _PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
-"""Matches a label at the start of a line, a tag, the rest of a line, or a line break."""
 
 _BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
 _AFTER_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
@@ -63,7 +62,6 @@ def shared_parts(texts: Sequence[str]) -> list[str]:
 
 
 def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
-    """Find runs of adjacent common pieces that contain a word; return their positions in each text."""
     places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
     for row in rows[1:]:
         pieces = [rows[0][place[0]] for place in places]

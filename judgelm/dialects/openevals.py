@@ -110,7 +110,6 @@ def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
-    """Return a boolean, a number with up to four decimals, or the nearest choice (the lower one if tied)."""
     fault = bool(task.facts["fault"])
     if task.kind == "label":
         return is_fulfilled(result) != fault

@@ -75,7 +75,7 @@ class PromptMessage:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PairWords:
-    """Verdict words for a pair. If `tie` is not set, a tie is resolved in favour of the more likely answer."""
+    """Verdict words for a pair. If `tie` is not set, ties go to the answer that is more likely to be better."""
 
     first: str
     second: str

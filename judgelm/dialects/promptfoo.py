@@ -68,7 +68,7 @@ def _rubric_text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
-    """Put the letter last. The prompt asks for it twice, but the client only parses the last line."""
+    """Put the letter last, because the client only parses the last line."""
     return f"{explanation(result)}\n{'Y' if is_fulfilled(result) else 'N'}"
 
 

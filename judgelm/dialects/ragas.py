@@ -18,7 +18,6 @@ _RAGAS_KINDS = {
     "ragas-simple-criteria": "SimpleCriteriaOutput",
     "ragas-rubrics": "ScoreFeedback",
 }
-"""The title of each metric's reply schema."""
 
 _SCHEMA_START = (
     "\nPlease return the output in a JSON format that complies with the following schema as specified in JSON Schema:\n"
@@ -33,7 +32,6 @@ _MAX_RANGE = 100
 
 _LEVEL = re.compile(r"score_?(\d+)_description")
 _DEFAULT_RANGE = (0.0, 5.0)
-"""The default range in the client's documentation."""
 
 _LABELS = {
     "question": ("Question", "User Input", "User input", "Input", "Query", "Prompt", "Instruction"),
@@ -76,7 +74,6 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 
 def _range(criterion: str) -> tuple[float, float]:
-    """Find a range in a criterion, such as "0 to 5", preferably after a word such as "score"."""
     ranges = [match for match in _RANGE.finditer(criterion) if float(match["low"]) < float(match["high"]) <= _MAX_RANGE]
     if not ranges:
         return _DEFAULT_RANGE
@@ -122,7 +119,6 @@ def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
 
 
 def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
-    """Find texts by common labels at the start of a line. Return None if there is no answer."""
     text = "\n" + prompt
     starts = {}
     for part, labels in _LABELS.items():

@@ -23,7 +23,7 @@ _MARGIN = 0.1  # difference to set if the scores contradict the winner
 
 
 def each_reply(text: ReplyText) -> Render:
-    """Return a `Dialect.render` that renders each of the `n` replies from a separate draw."""
+    """Return a `Dialect.render` that renders each reply from a separate draw."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         return Reply(texts=tuple([text(task, request, drawn) for drawn in results_per_reply(request, result)]))
@@ -32,12 +32,12 @@ def each_reply(text: ReplyText) -> Render:
 
 
 def same_reply(text: Callable[[JudgeTask, JudgeResult], str]) -> Render:
-    """Return a `Dialect.render` that renders the same text for all `n` replies."""
+    """Return a `Dialect.render` that renders the same text for all replies."""
     return lambda task, request, result: Reply(texts=(text(task, result),) * request.n)
 
 
 def results_per_reply(request: ChatRequest, result: JudgeResult) -> tuple[JudgeResult, ...]:
-    """Return a draw for each reply, or the result itself if there are too few draws. Only the first has a reason."""
+    """Return a draw for each reply, or copies of the result if there are too few draws."""
     if request.n == 1 or len(result.draws) < request.n:
         return (result,) * request.n
     drawn = [replace(result, scores=draw, winner=_higher(draw), reason=None) for draw in result.draws[: request.n]]
@@ -84,7 +84,7 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
 
 
 def winner_name(first: str, second: str) -> ReplyText:
-    """Return a function that returns `first` or `second`, depending on which answer is better."""
+    """Return a function that returns the name of the better answer."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
 
@@ -100,7 +100,7 @@ def winner_sentence(task: JudgeTask, result: JudgeResult, *, ties: bool = True) 
 
 
 def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> tuple[str, str]:
-    """Return the expected scores. If they contradict the winner, use values around their mean that do not."""
+    """Return the expected scores, adjusted if they contradict the winner."""
     first, second = (round(score, 2) for score in result.scores)
     winner = winner_with_ties(task, result, ties=ties)
     if (first == second) if winner == "tie" else ((first > second) if winner == 1 else (first < second)):
@@ -142,7 +142,7 @@ def format_number(value: float, digits: int = 2) -> str:
 
 
 def scores_in_words(result: JudgeResult) -> str:
-    """Format the scores, for example "Scores: 8.2 and 6.1 out of 10.", or return "" if there are none."""
+    """Format the scores, for example "Scores: 8.2 and 6.1 out of 10."."""
     if not result.scores:
         return ""
     numbers = [format_number(score, 1) for score in result.scores]
@@ -151,7 +151,7 @@ def scores_in_words(result: JudgeResult) -> str:
 
 
 def safe_reason(reason: str | None, *, digits: bool = True) -> str:
-    """Return the reason on a single line, with anything that a parser could mistake for a verdict removed."""
+    """Return the reason on one line, without anything that a parser could mistake for a verdict."""
     if reason is None:
         return ""
     text = _MARKUP.sub(" ", reason)
@@ -164,7 +164,7 @@ def safe_reason(reason: str | None, *, digits: bool = True) -> str:
 
 
 def room_for_words(request: ChatRequest, taken: int) -> int | None:
-    """Return how many more characters fit into `max_tokens` at one token each, or None if there is no limit."""
+    """Return how many characters still fit into `max_tokens` at one token each, or None if unlimited."""
     return None if request.max_tokens is None else max(0, request.max_tokens - taken)
 
 
@@ -197,7 +197,7 @@ def reason_and_verdict(
 ) -> str:
     """Return a verdict with the scores and a reason, truncated to fit into `max_tokens`.
 
-    `otherwise` is used if the scores do not fit. `taken` is the number of characters that the rest of the reply needs.
+    `otherwise` replaces scores that do not fit. `taken` is the length of the rest of the reply.
     """
     room = room_for_words(request, len(layout.format(words="", verdict=verdict)) if taken is None else taken)
     words = scores_and_reason(result, room) or otherwise
@@ -232,7 +232,7 @@ def likelier_answer(task: JudgeTask, result: JudgeResult) -> int:
 def verdict_logprobs(
     text: str, verdict: str, probabilities: Mapping[str, float], most: int
 ) -> tuple[TokenLogprobs, ...]:
-    """Return log-probabilities for a text that ends with the verdict. All other tokens have probability 1."""
+    """Return log-probabilities for a text that ends with the verdict; other tokens have probability 1."""
     before = [
         TokenLogprobs(token=piece, logprob=0.0, candidates=((piece, 0.0),)[:most])
         for piece in _PIECES.findall(text[: len(text) - len(verdict)])

@@ -70,7 +70,7 @@ def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
 
 
 def _finding(value: Any, schema: object, place: str, depth: int) -> str:
-    """Return why a value does not match a schema, or "" if it does. Schemas with unsupported keywords never match."""
+    """Return why a value does not match a schema, or "". Schemas with unsupported keywords never match."""
     if not isinstance(schema, Mapping) or depth == 0:
         return f"the schema of {place} is not supported"
     if unknown := sorted(str(name) for name in schema.keys() - _CHECKED - _ABOUT):

@@ -19,7 +19,6 @@ _NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bi
 _FORMATS = ("text", "json_object", "json_schema")
 _MAX_STOP = 1000
 _NOT_SHOWN = ("model", "messages", "prompt", "tools", "functions", "response_format")
-"""Fields that are too large to quote in an error message."""
 
 _StopText = Annotated[str, Field(max_length=_MAX_STOP)]
 

@@ -88,7 +88,6 @@ TEMPLATES: dict[str, Pattern] = {
     for section, texts in read_yaml(Path(__file__).with_name("templates.yaml")).items()
     for name, text in texts.items()
 }
-"""All client templates, keyed by name."""
 
 
 def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
@@ -112,7 +111,6 @@ def _latest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int
 
 
 _MAX_POSITIONS = 5_000
-"""Maximum number of positions to try in a search."""
 
 _CHARACTERS_PER_POSITION = 1_000
 """Comparing this many characters of repeated texts counts as one position."""
@@ -122,7 +120,6 @@ _MAX_MARKS = 100_000
 """Maximum number of block marks to count, over all splits together."""
 
 Blocks = Sequence[tuple[str, str]]
-"""The start and end marks of each block in a template."""
 
 Way = tuple[tuple[int, int], ...]
 """A possible split: the start and end positions of the text in each slot."""
@@ -152,8 +149,6 @@ def resolve_split(
 
 @dataclass
 class _Search:
-    """Enumerates all possible splits of a text, starting with the earliest anchors."""
-
     pattern: Pattern
     text: str
     same: Mapping[str, str]
@@ -195,7 +190,6 @@ class _Search:
             self.given_up = self.given_up or len(positions) > _MAX_POSITIONS
 
     def _positions(self, anchor: str) -> list[int]:
-        """Return the positions of an anchor, including overlaps, up to a limit."""
         if anchor not in self.positions:
             positions = self.positions[anchor] = []
             position = self.text.find(anchor)
@@ -232,7 +226,7 @@ def _unmatched_in(begin: int, end: int, marks: Sequence[Mark]) -> int:
 
 
 def latest_split(pattern: Pattern, text: str) -> TemplateSplit | None:
-    """Place all anchors as late as possible, because a question may quote a prompt with its first inner anchor."""
+    """Place all anchors as late as possible, because a question may quote a prompt."""
     split = pattern.split(text)
     if split is None or not split.ambiguous:
         return split

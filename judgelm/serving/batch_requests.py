@@ -17,7 +17,6 @@ from judgelm.serving.openai_routes import CHAT, PLAIN, Reader, Writer, model_nam
 from judgelm.serving.responses_and_messages import OTHER_APIS
 
 MAX_CONCURRENT = 64
-"""Maximum number of queued requests per API key."""
 
 _RETRY_S = 0.2
 Row = dict[str, Any]

@@ -173,7 +173,6 @@ class EngineWorker:
             self._fail_all(EngineError(self.broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
-        """Yield new jobs, or None if there are none. Block only while the engine is idle."""
         while not (self._closing and not self._in_flight):
             try:
                 job = self._arrived.get_nowait() if self._driven else self._arrived.get(timeout=_IDLE_S)

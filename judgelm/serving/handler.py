@@ -98,7 +98,7 @@ class JudgeHandler:
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """Yield an ordinary chat's reply so far as it grows, then the response. Verdicts yield only the response.
+        """Yield the growing reply of an ordinary chat, then the response. Verdicts yield only the response.
 
         Closing the generator drops the work. Raises the same errors as `respond`.
         """
@@ -207,6 +207,5 @@ class JudgeHandler:
         return begin if self.adapter is None else partial(with_adapter, begin, self.adapter)
 
     def _key(self, *parts: object) -> str:
-        """Requests with the same key must have the same result."""
         parts_repr = repr((self.adapter, *parts)).encode(errors="surrogatepass")
         return hashlib.blake2b(parts_repr, digest_size=16).hexdigest()

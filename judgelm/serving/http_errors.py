@@ -58,7 +58,7 @@ class HttpError(Exception):
 
 
 def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
-    """Convert a judgelm error to an HTTP error. `retry_after_s` is only used if the server is busy."""
+    """Convert a judgelm error to an HTTP error. `retry_after_s` applies if the server is busy."""
     match error:
         case UnrecognisedError():
             return HttpError(400, "unrecognised_prompt", str(error))
@@ -86,7 +86,7 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
 
 
 def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None) -> HttpError:
-    """Return the HTTP error for an unknown route or a method that is not allowed."""
+    """Convert an error from the router."""
     finding = "route not found" if status == 404 else "method not allowed"
     code, message = _CODES.get(status, "invalid_request"), f"{path[:200]}: {finding}; see /openapi.json"
     return HttpError(status, code, message, headers=headers)
@@ -140,7 +140,7 @@ def strict_json(text: str) -> Any:
 
 
 def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected: str) -> Field | None:
-    """Return a field of the body, or None if it is missing or null. Raise InputError if the type is wrong."""
+    """Return a field, or None if it is missing or null. Raise InputError if the type is wrong."""
     value = body.get(name)
     if value is None or isinstance(value, kind):
         return value
@@ -185,9 +185,9 @@ def shutdown_error() -> HttpError:
 async def limited_body(
     request: Request, settings: ServerSettings, max_bytes: int, take: Callable[[int], None] = lambda size: None
 ) -> AsyncIterator[Request]:
-    """Limit the size of the request body and the time to receive it. Read the body inside the block.
+    """Limit the size of the body and the time to receive it. Read the body inside the block.
 
-    The client has `body_timeout_s` for each `max_body_bytes` of the body, so that large uploads have more time.
+    The client has `body_timeout_s` for each `max_body_bytes` of the body.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)

@@ -19,7 +19,6 @@ from judgelm.serving.settings import ServerSettings
 
 _IDLE_CHECK_S = 0.05
 _MAX_LOADED = 64
-"""Maximum number of loaded adapters per API key."""
 
 
 class ServedJudges:
@@ -140,7 +139,6 @@ class ServedJudges:
         return folder
 
     async def _in_engine_thread(self, work: Callable[[], Any]) -> Any:
-        """Run a function in the engine thread, between two forward passes."""
 
         def flow() -> RequestFlow[Any]:
             return work()
@@ -150,7 +148,7 @@ class ServedJudges:
 
 
 def adapter_handlers(base: JudgeHandler, adapters: Mapping[str, str]) -> dict[str, JudgeHandler]:
-    """Create handlers for adapters, given as a folder or hub id for each name, that share the base judge's engine."""
+    """Create handlers for adapters (folders or hub ids, keyed by name) that share the base judge's engine."""
     judges = {name: base.judge.with_adapter(adapter) for name, adapter in adapters.items()}
     return {name: JudgeHandler(judge, base.worker, base.options) for name, judge in judges.items()}
 

@@ -31,7 +31,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class RequestMiddleware:
-    """Counts and logs requests, handles unexpected errors, and rejects requests if unauthorised or during shutdown."""
+    """Counts and logs requests, handles unexpected errors, and rejects unauthorised requests."""
 
     app: ASGIApp
     keys: ApiKeys

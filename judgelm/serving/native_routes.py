@@ -32,7 +32,7 @@ _FLAGS = (
 """Mode options that are also allowed at the top level of a body, as in a judgelm-batch configuration."""
 
 _MAX_CONCURRENT = 256
-"""Maximum number of queued samples per request, so that one client cannot fill the queue."""
+"""Maximum number of queued samples per request, to leave room for other clients."""
 
 _END_TOKENS = re.compile(r"(?:\s*(?:<\|(?:im_end|endoftext|eot_id|end_of_text|end)\|>|</s>|<eos>|<end_of_turn>))+\s*$")
 """OpenRLHF does not strip special tokens when it decodes responses."""
@@ -99,8 +99,7 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
 def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[ModeTask]:
     """Parse OpenRLHF's `query`, `prompts`, and `labels`. Responses with a reference answer are compared with it.
 
-    A label is a reference answer, null, or a JSON object with a `question` and optionally a `reference`. Reward models
-    ignore references.
+    A label is a reference answer, null, or a JSON object with a `question` and optionally a `reference`.
     """
     columns: list[list[Any]] = []
     for name in ("query", "prompts", "labels"):
@@ -142,7 +141,7 @@ def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | 
 
 
 def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
-    """Raise UnjudgedError if the judgment failed, because OpenRLHF needs a reward for every response."""
+    """Raise UnjudgedError if the judgment failed, because OpenRLHF cannot skip a reward."""
     if judgment.failure is not None:
         raise UnjudgedError(judgment.failure)
     reward = expected_score(judgment, scale) if len(judgment.scores or ()) == 1 else first_better(judgment)

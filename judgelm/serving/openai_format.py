@@ -52,7 +52,7 @@ class StreamEncoder:
             yield self._delta(index, {"role": "assistant", "content": "", "refusal": None})
 
     def more(self, text: str) -> bytes:
-        """Return an event with the text that was added since the last call. `text` is the complete text so far."""
+        """Return an event with the text added since the last call. `text` is the complete text so far."""
         assert text.startswith(self._sent), "text that was sent must not change"
         piece, offset = text[len(self._sent) :], len(self._sent)
         self._sent = text
@@ -159,7 +159,7 @@ def _messages(response: ChatResponse, envelope: Envelope) -> list[dict[str, Any]
 
 
 def _thinking(index: int, response: ChatResponse) -> dict[str, str]:
-    """As in vLLM, thinking goes in a separate field, so that clients do not parse it as part of the reply."""
+    """As in vLLM, thinking has a separate field, so that clients do not parse it as part of the reply."""
     thinking = response.thinking[index] if index < len(response.thinking) else ""
     return {"reasoning_content": thinking} if thinking else {}
 
@@ -185,7 +185,7 @@ def _tokens(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
 
 
 def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int = 0) -> dict[str, Any] | None:
-    """`offset` is the position of the first token, in characters; only plain completions use it."""
+    """`offset` is a character position in a plain completion."""
     if not tokens:
         return None
     if not envelope.plain:

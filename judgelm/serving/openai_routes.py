@@ -188,8 +188,6 @@ class CompletionHandler:
 
 
 class _EventStream(StreamingResponse):
-    """Drops the flow when the connection closes."""
-
     def __init__(self, events: AsyncIterator[bytes], updates: Updates, headers: Mapping[str, str]) -> None:
         super().__init__(events, 200, headers, _EVENTS)
         self._updates = updates

@@ -171,4 +171,3 @@ OTHER_APIS: dict[str, tuple[Reader, Writer]] = {
     "/v1/responses": (read_response, response_row),
     "/v1/messages": (read_message, message_row),
 }
-"""Request parser and response builder for each route."""

@@ -46,7 +46,7 @@ class ServerSettings:
 
 
 def public_name(model: str, engine: str) -> str:
-    """Return the name to show to clients. For a local model, only the folder name is shown."""
+    """Return the name to show to clients; for a local model, only the folder name."""
     if engine == "scripted":
         return "scripted"
     return Path(model).resolve().name if Path(model).exists() else model

@@ -129,7 +129,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
 
 
 def _readings(columns: str, sheet: str, texts: _Name, labels: _Name) -> tuple[Reading, Reading]:
-    """With both files, each column mapping applies only to the files that have the column."""
+    """With both files, a column mapping applies only to files that have the column."""
     parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
     given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
     if texts is None or labels is None:

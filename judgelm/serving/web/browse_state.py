@@ -12,7 +12,6 @@ from judgelm.serving.web.runs import FAILED, OpenRun, flips, is_pair, verdict_wo
 
 ANY = "any"
 PAGE = 20
-"""Number of items per list page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +137,7 @@ def start_browsing(
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:
-    """Count the items by verdict, and those whose verdict flips with the order."""
+    """Count the items by verdict, and how many flip with the order."""
     judgments = browsing.run.judgments.values()
     counted = Counter(
         verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
@@ -153,7 +152,7 @@ def _orders(judgment: Judgment) -> str:
 
 
 def label_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the labels in the format of `judgelm eval --labels`, with texts if all texts are known."""
+    """Yield the labels for `judgelm eval --labels`, with texts if all are known."""
     samples = browsing.run.samples
     has_texts = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
     for key, winner in browsing.labels.items():
@@ -167,7 +166,7 @@ def label_lines(browsing: BrowseState) -> Iterator[bytes]:
 
 
 def item_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the listed items as run file rows, with the texts, the other judge's verdict, and the label added."""
+    """Yield the listed items as run file rows, with texts, the other judge's verdict, and the label added."""
     for key in browsing.listed:
         row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
         if (sample := browsing.run.samples.get(key)) is not None:

@@ -188,7 +188,6 @@ QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden",
 
 
 REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
-"""When to give reasons for a pair."""
 
 
 def reason_info(judge: Judge) -> str:

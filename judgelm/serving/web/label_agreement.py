@@ -96,7 +96,6 @@ def _interval(estimate: Estimate) -> str:
 
 
 MAX_POINTS = 40
-"""Maximum number of points in the agreement curve."""
 
 _STOPPING = "Decide in advance how many pairs to label. If you stop when the agreement looks good, it is overestimated."
 

@@ -70,10 +70,7 @@ def label_file_of(run: Path) -> LabelFile:
 
 
 def label_file_of_upload(run: Path) -> LabelFile:
-    """Return the label file for an uploaded run. It is kept, although the upload itself is temporary.
-
-    The label file is in `$XDG_STATE_HOME/judgelm/labels`, and its name contains a hash of the run file.
-    """
+    """Return the label file for an uploaded run, which is in `$XDG_STATE_HOME/judgelm/labels`."""
     try:
         with run.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]

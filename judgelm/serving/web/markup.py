@@ -6,7 +6,6 @@ from html import escape
 from judgelm.errors import BusyError, EngineError, JudgelmError
 
 MAX_TEXT = 20_000
-"""Longer texts are truncated to this many characters."""
 
 _WAYS_OUT: tuple[tuple[type[JudgelmError], str], ...] = (
     (BusyError, "Try again in a moment."),

@@ -279,4 +279,3 @@ _TABS = (
     ("Conversation", "dialogue", _dialogue_tab),
     ("Image", "image", _image_tab),
 )
-"""The title, id, and layout function of each judging tab."""

@@ -36,7 +36,7 @@ def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts |
     Args:
         page: the return value of `create_page`.
         password: password for the page; if None, no password is required.
-        hosts: host names to accept if there is no password. Defaults to the names of this machine.
+        hosts: allowed host names if there is no password; defaults to this machine.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     known = hosts or KnownHosts("127.0.0.1", way_out="set a password")
