@@ -109,7 +109,7 @@ _LINE = 40
 
 _SHOWN = 60
 _MIN_PREFIX = 8
-"""Ignore shorter matches of a fixed text, which are coincidences."""
+"""Shorter matches of a fixed text are treated as coincidences."""
 
 
 class _Comparison(NamedTuple):

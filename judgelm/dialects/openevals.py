@@ -30,7 +30,7 @@ _FAULTS = (
     "You are an expert conversation evaluator. You will be shown a response from an AI agent.\n"
     "Your task is to assess whether the agent returned a blank, empty, or low-effort response.",
 )
-"""The first lines of prompts that look for faults: TOXICITY, FAIRNESS, PII_LEAKAGE, and LAZINESS."""
+"""First lines of the prompts TOXICITY, FAIRNESS, PII_LEAKAGE, and LAZINESS."""
 
 _TAGS = (("input", "output"), ("inputs", "outputs"))
 _REFERENCE_END = "\n</reference_outputs>"

@@ -28,7 +28,7 @@ _RANGE = re.compile(
     r"\b(?P<low>\d+)\s*(?:to|-|–|and|through)\s*(?P<high>\d+)\b"
 )
 _MAX_RANGE = 100
-"""Larger ranges are not scales but, for example, years."""
+"""Larger ranges are probably years, not scales."""
 
 _LEVEL = re.compile(r"score_?(\d+)_description")
 _DEFAULT_RANGE = (0.0, 5.0)

@@ -112,7 +112,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Fill in the schema's fields, or return None unless all are strings except exactly one verdict."""
+    """Fill in the schema, or return None unless it has exactly one verdict field and otherwise only strings."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
     for name, field in fields.items() if isinstance(fields, Mapping) else ():

@@ -14,7 +14,7 @@ from judgelm.errors import InputError
 from judgelm.records import MAX_TOKENS
 
 _NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}}
-"""Sampling fields that are ignored, with the values that have no effect anyway."""
+"""Ignored sampling fields, with their neutral values."""
 
 _FORMATS = ("text", "json_object", "json_schema")
 _MAX_STOP = 1000

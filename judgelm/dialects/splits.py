@@ -199,8 +199,7 @@ class _Search:
         return self.positions[anchor]
 
 
-Mark = re.Match[str]
-"""A start or end mark of a block. Start marks match group 1."""
+Mark = re.Match[str]  # group 1 is set for start marks
 
 
 def _marks(text: str, start: str, end: str) -> list[Mark]:

@@ -11,7 +11,7 @@ def test_a_flip_comes_first():
     flipped = replace(pair_judgment("a", "tie", swapped=(8.0, 6.0)), probability=0.55)
     first, second = doubts(flipped)
     assert first.startswith("The orders disagree")
-    assert "P(first better) 0.55" in second
+    assert "P(first better) is 0.55" in second
 
 
 def test_one_order_leaves_the_position_unknown():
