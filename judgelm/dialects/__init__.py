@@ -1,1 +1,1 @@
-"""Recognise and split prompts that other programs send to GPT-4 as a judge, and reply as their parsers expect."""
+"""Recognises and splits the judge prompts that other programs send to GPT-4, and replies as their parsers expect."""

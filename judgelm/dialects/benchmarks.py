@@ -1,7 +1,7 @@
-"""Judges of chat benchmarks: Vicuna's review, MT-bench, FairEval, Arena-Hard, JudgeBench and RewardBench.
+"""The judges in chat benchmarks: Vicuna's review, MT-bench, FairEval, Arena-Hard, JudgeBench, and RewardBench.
 
-Their prompts show each answer between start and end markers. They differ in the markers and in the verdict, which is a
-score line or a label such as `[[A]]`, with or without ties.
+Their prompts put each answer between a start and an end marker. The markers differ between benchmarks, and so does the
+verdict: a score line or a label such as `[[A]]`, with or without ties.
 """
 
 import json
@@ -55,10 +55,10 @@ def _system_offers(labels: Sequence[str], request: ChatRequest) -> bool:
     return _offers(request.messages[0].text, *labels)
 
 
-# Vicuna's review and its variants. `vicuna-review` is FastChat's first GPT-4 review (for general, coding and
-# mathematical questions). `alpaca-eval-lmsys` is alpaca_eval's copy, whose parser fails on equal scores. `judgelm` is
-# JudgeLM's plain prompt, with or without a reference; JudgeBench sends it with different line breaks. FairEval asks for
-# evidence first, and for the two scores on the last two lines. A score line is two scores separated by one space.
+# Vicuna's review and its variants. `vicuna-review` is FastChat's first GPT-4 review (for general, coding, and
+# mathematical questions). `alpaca-eval-lmsys` is the copy in alpaca_eval, whose parser fails on equal scores. `judgelm`
+# is JudgeLM's plain prompt, with or without a reference; JudgeBench sends it with different line breaks. FairEval asks
+# for evidence first, then for the scores on the last two lines. A score line has two scores separated by a space.
 _JUDGELM = TEMPLATES["judgelm"]
 _REVIEW_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "12")
 _REFERENCE_HEADING = "\n\n[Reference Answer]\n"
@@ -90,7 +90,7 @@ def _recognise_judgelm(name: str, request: ChatRequest) -> JudgeTask | None:
     shown = {"question": question} | ({"reference": reference} if block else {})
     task = task_from_split(name, "pair", replace(split, values={**split.values, **shown}))
     if _REFERENCE_HEADING in reference and not task.doubt:
-        return replace(task, doubt="the question or the reference contains the heading of a reference")
+        return replace(task, doubt="the question or the reference contains the heading for references")
     return task
 
 
@@ -101,7 +101,7 @@ def _scored(ties: bool, task: JudgeTask, request: ChatRequest, result: JudgeResu
 
 
 def _fair_scores(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The client's parser rejects a line break after the last score."""
+    """Do not end with a line break, which the client's parser would reject."""
     first, second = consistent_scores(task, result)
     words = f"{winner_sentence(task, result)} {safe_reason(result.reason)}".strip()
     scores = f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}"
@@ -125,7 +125,7 @@ _REVIEWS = (
             text=partial(_review_of, first_client=first_client),
             split=_split_review,
             accepts=_wants_score_line,
-            render=each_reply(partial(_scored, first_client)),  # only the first client supports ties
+            render=each_reply(partial(_scored, first_client)),  # only vicuna-review supports ties
         )
         for name, first_client in (("vicuna-review", True), ("alpaca-eval-lmsys", False))
     ),
@@ -140,9 +140,9 @@ _REVIEWS = (
     ),
 )
 
-# FastChat's MT-bench judge handles pairs and single answers, with or without a reference, with one or two turns. For a
-# pair, the system message asks for `[[A]]`, `[[B]]` or `[[C]]` (a tie). For a single answer, the instruction asks for
-# `[[rating]]`. A dialogue repeats the user's turns for each assistant and for the reference, which reveals questions
+# FastChat's MT-bench judge: pairs and single answers, with or without a reference, with one or two turns. For pairs,
+# the system message asks for `[[A]]`, `[[B]]`, or `[[C]]` (a tie). For single answers, the instruction asks for
+# `[[rating]]`. Dialogues repeat the user's turns for each assistant and for the reference, so we can detect questions
 # that imitate a turn.
 _PAIR_LABELS = ("[[A]]", "[[B]]", "[[C]]")
 _GRADE_LABEL = "[[rating]]"
@@ -172,7 +172,6 @@ _DIALOGUES = {
 
 
 def _dialogues_dialect(name: str, *slots: str, accepts: Callable[[ChatRequest], bool], render: Render) -> Dialect:
-    """Dialect for conversations with equal user turns. The last turn is the sample."""
     template = Pattern("\n\n\n".join(_DIALOGUES[slot] for slot in slots))
     same = {f"{slot}_question_{turn}": f"{slots[0]}_question_{turn}" for slot in slots[1:] for turn in (1, 2)}
     answers = [slot for slot in slots if slot != "reference"]
@@ -244,14 +243,14 @@ def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
     )
 
 
-# Arena-Hard's prompts: version 0.1 with its retry, version 2, and JudgeBench's copy with or without ties. The system
-# message offers labels such as `[[A>>B]]`. All parsers accept a reply with exactly one label. Version 0.1 retries if it
-# finds none, and parses both replies together.
+# Arena-Hard's prompts: version 0.1 and its retry, version 2, and JudgeBench's copies with and without ties. The system
+# message lists labels such as `[[A>>B]]`. All parsers accept a reply with exactly one label. If there is no label,
+# version 0.1 retries and parses both replies together.
 _ARENA = TEMPLATES["arena-hard"]
 _ARENA_BLOCKS = _blocks("<|The Start of Assistant {}'s Answer|>", "<|The End of Assistant {}'s Answer|>", "AB")
 _ARENA_LABEL = re.compile(r"\[\[([AB]>{1,2}[AB]|A=B)\]\]")
 _ARENA_AGAIN = "continue your judgment and finish by outputting a final verdict label"
-_MUCH_BETTER = 3.0  # minimum difference of expected scores for `>>`
+_MUCH_BETTER = 3.0  # minimum difference between the expected scores for `>>`
 
 
 def _recognise_arena(request: ChatRequest) -> JudgeTask | None:
@@ -280,15 +279,16 @@ def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
     return much if much in labels and lead >= _MUCH_BETTER else little
 
 
-# JudgeBench's judges `vanilla` and Skywork's critic expect only the verdict, without ties. Skywork's parser reads any
-# capital A in the reply as the verdict A. OffsetBias uses RewardBench's prompt, with rules before the `vanilla` blocks.
+# JudgeBench's `vanilla` and Skywork critic judges expect only a verdict, without ties. Skywork's parser treats any
+# capital A in the reply as the verdict A. OffsetBias uses RewardBench's prompt, with rules before the `vanilla`
+# blocks.
 _AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assistant {}'s Answer]", "AB")
 
 
 def _judgebench_dialect(
     name: str, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
 ) -> Dialect:
-    """Dialect whose instruction offers labels. JudgeBench drops the template's last line break."""
+    """Dialect whose instruction lists labels. JudgeBench drops the last line break of the template."""
 
     def accepts(request: ChatRequest, split: TemplateSplit) -> bool:
         instruction = split.values["instruction"]
@@ -313,9 +313,9 @@ _JUDGEBENCH = (
     ),
 )
 
-# RewardBench's judges (Lambert et al. 2024; allenai/reward-bench) use FastChat's prompts without ties, prompts with
-# four answers or ratings, and the prompts of judge models. Unlike FastChat's, their system message for pairs does not
-# offer `[[C]]` for a tie. `judge_models` recognises their Prometheus prompt.
+# RewardBench's judges (Lambert et al. 2024; allenai/reward-bench): FastChat's prompts without ties, prompts with four
+# answers, prompts for ratings, and prompts for judge models. Unlike FastChat's, the system message for pairs does not
+# offer `[[C]]` for a tie. The Prometheus prompt is in `judge_models`.
 _LETTERS = "ABCD"
 _FOUR = Pattern(
     "[User Question]\n{question}"
@@ -356,7 +356,7 @@ _rated_text = _after_heading("\n\n[Query]\n", "### Task Description\n", "on a sc
 
 
 def _con_j_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The keys are Chinese. 30 characters are reserved for everything except the words."""
+    """Render a verdict with Chinese keys; 30 characters are reserved for everything except the reason."""
     words = scores_and_reason(result, room_for_words(request, 30))
     return json.dumps({"原因": words, "更好的回答": winner_of_two(task, result)}, ensure_ascii=False)
 
@@ -378,7 +378,6 @@ _JUDGE_MODELS = (
     ("rewardbench-atla", "\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>", _atla_text),
     ("rewardbench-rise", "\n问题：", "下面我会给出一个问题和两个回答", _letter_last),
 )
-"""Name, heading above the texts, required instructions, and reply function."""
 
 _REWARDBENCH = (
     template_dialect(

@@ -1,4 +1,4 @@
-"""All dialects, and the search for a request's dialect."""
+"""The list of all dialects, and the search for the dialect of a request."""
 
 import re
 from bisect import bisect_left
@@ -19,13 +19,13 @@ DIALECTS: tuple[Dialect, ...] = (
     *(dialect for module in _MODULES for dialect in module.DIALECTS),
     *read_prompts(Path(__file__).with_name("langchain.yaml")),
 )
-"""All built-in dialects, in any order."""
+"""All built-in dialects; the order does not matter."""
 
 
 def recognise(request: ChatRequest, dialects: Sequence[Dialect] = DIALECTS) -> tuple[Dialect, JudgeTask] | None:
-    """Return a request's dialect and task, or None if no dialect recognises it.
+    """Return the dialect and the task for a request, or None if no dialect recognises it.
 
-    Unambiguous splits are preferred, then longer fixed texts.
+    Unambiguous splits are preferred, then templates with more fixed text.
     """
     tried: list[tuple[Message, ...]] = []
     for form in _forms(request, dialects):
@@ -64,7 +64,7 @@ def _with_instruction_apart(request: ChatRequest, dialects: Sequence[Dialect]) -
 
 
 def normalised(request: ChatRequest) -> ChatRequest:
-    """Return the request without changes made by editors and gateways, such as CRLF."""
+    """Undo changes that editors and gateways make to prompts, such as CRLF line endings."""
     plain = _with_texts(request, lambda text: text.replace("\r\n", "\n").replace("\r", "\n").strip(_STRIPPED))
     return replace(plain, messages=tuple(message for message in plain.messages if message.text))
 
@@ -102,19 +102,17 @@ def wants_a_verdict(request: ChatRequest) -> bool:
 
 
 _MAX_COMPARED = 100_000
-"""Maximum number of characters compared per message, to limit the cost of hostile prompts."""
+"""Compare at most this many characters per message, to limit the cost of hostile prompts."""
 
 _LINE = 40
-"""Maximum number of characters compared per fixed line, so that no long line dominates."""
+"""Compare at most this many characters per fixed line, so that a long line does not dominate the score."""
 
 _SHOWN = 60
 _MIN_PREFIX = 8
-"""Shorter matches of a fixed text are coincidences."""
+"""Shorter matches of a fixed text are treated as coincidences."""
 
 
 class _Comparison(NamedTuple):
-    """The score is the characters in matching lines minus those in missing lines."""
-
     score: int
     dialect: Dialect
     template: Pattern
@@ -122,7 +120,7 @@ class _Comparison(NamedTuple):
 
 
 def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
-    """Describe the nearest known prompt and the first difference. Return "" if none is near."""
+    """Describe the most similar known prompt and the first difference, or return "" if no prompt is similar."""
     texts = [message.text[:_MAX_COMPARED] for message in request.messages]
     compared = [
         _Comparison(_score(template, texts[place]), dialect, template, place)
@@ -133,10 +131,10 @@ def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
     best = max(compared, key=lambda comparison: comparison.score, default=None)
     if best is None or best.score <= 0:
         return ""
-    where = "the text is too long to locate the difference"
+    where = "the message is too long to locate the difference"
     if len(request.messages[best.message].text) <= _MAX_COMPARED:
         where = _difference(best, texts[best.message], request)
-    return f"the nearest known prompt is {best.dialect.name}: {where}"
+    return f"the most similar known prompt is {best.dialect.name}: {where}"
 
 
 def _score(template: Pattern, text: str) -> int:
@@ -165,15 +163,15 @@ def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
     if not best.template.anywhere and not text.endswith(last):
         return f"{name} has {_quoted(text[text.rindex(last) + len(last) :])} after {_quoted(last[-_SHOWN:])}"
     roles = ", ".join(message.role[:20] for message in request.messages[:8])
-    return f"{name} has all fixed texts, but the roles ({roles}) or the instructions differ"
+    return f"{name} contains all fixed texts, but the roles ({roles}) or the instructions are different"
 
 
 def _mismatch(text: str, anchor: str, begin: int) -> str:
-    # length of the anchor's start that the text contains
+    # length of the longest prefix of the anchor that occurs in the text
     length = bisect_left(range(1, len(anchor)), True, key=lambda size: text.find(anchor[:size], begin) < 0)
     position = text.find(anchor[:length], begin) + length
     if length < min(_MIN_PREFIX, len(anchor)):
-        return f"lacks {_quoted(anchor)} after character {begin}, where it has {_quoted(text[begin:])}"
+        return f"has {_quoted(text[begin:])} after character {begin}, but not {_quoted(anchor)}"
     return f"has {_quoted(text[position:])} at character {position} instead of {_quoted(anchor[length:])}"
 
 

@@ -1,7 +1,7 @@
-"""Records that connect a client's request, a dialect, and the judge.
+"""The interface between client requests, dialects, and the judge.
 
-A dialect has two pure functions. `recognise` finds the question, answers, reference and kind of verdict in a request.
-`render` writes the judge's result in the format of the client's parser.
+A dialect has two pure functions. `recognise` extracts the question, the answers, the reference, and the kind of
+verdict from a request. `render` formats the judge's result for the client's parser.
 """
 
 import hashlib
@@ -13,13 +13,14 @@ from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
 from judgelm.records import Sample, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
-"""`pair`: the better of two answers. `choice`: the best of three or more. `grade`: the quality of one answer. `label`:
-whether one answer is correct or meets a criterion. `prepare`: no verdict, but input for the client's next request."""
+"""`pair`: the better of two answers. `choice`: the best of three or more answers. `grade`: a score for a single answer.
+`label`: whether a single answer is correct or meets a criterion. `prepare`: no verdict, but input for the client's next
+request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A chat message with its text parts joined."""
+    """A chat message, with its text parts joined."""
 
     role: str
     text: str
@@ -27,7 +28,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A function offered by the client; `parameters` is its JSON schema."""
+    """A function offered by the client. `parameters` is a JSON schema."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -35,14 +36,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A request to a chat or completion route.
+    """A chat or plain completion request.
 
     Attributes:
-        messages: a plain completion has one message with role `prompt`.
+        messages: for a plain completion, a single message with the role `prompt`.
         forced_tool: name of the tool that must be called.
-        schema: JSON schema of the reply; `json_object` requests any JSON object.
-        temperature: used only for ordinary chats, as are `stop` and `seed`.
-        ignored: unused sampling fields, such as `top_p`.
+        schema: JSON schema for the reply; `json_object` allows any JSON object.
+        temperature: like `stop` and `seed`, only used for ordinary chats.
+        ignored: names of sampling fields that have no effect, such as `top_p`.
     """
 
     messages: tuple[Message, ...]
@@ -62,23 +63,23 @@ class ChatRequest:
     ignored: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Set the roles, which every dialect reads."""
+        """Compute the roles once, because every dialect checks them."""
         object.__setattr__(self, "roles", tuple(message.role for message in self.messages))
 
     def only(self, *roles: str) -> tuple[str, ...] | None:
-        """Return the messages' texts if they have exactly these roles, else None."""
+        """Return the texts if the messages have exactly these roles, otherwise None."""
         return tuple(message.text for message in self.messages) if self.roles == roles else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
-    """The judgment requested by a client.
+    """The judgment that a client requests.
 
     Attributes:
-        sample: answers in the order shown. `metadata` may have `criterion` and a dialogue's `turns`.
-        scale: the client's lowest and highest grade.
+        sample: answers in the client's order. `metadata` can contain a `criterion` and the `turns` of a dialogue.
+        scale: lowest and highest grade on the client's scale.
         facts: prompt properties for `render`.
-        doubt: reason why the split may be wrong.
+        doubt: why the prompt may have been split incorrectly.
     """
 
     dialect: str
@@ -91,16 +92,16 @@ class JudgeTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeResult:
-    """The judge's result for a task, on the scale 1 to 10, in the order shown.
+    """The judge's result for a task. Scores are from 1 to 10, in the client's order of answers.
 
     Attributes:
         scores: expected score of each answer.
-        first_better: P(the first answer shown is better), with ties counted as half.
-        tie: P(both have the same score).
-        draws: one score line per reply, drawn from the judge's distribution.
+        first_better: P(the first answer is better), where a tie counts as half.
+        tie: P(both answers have the same score).
+        draws: scores drawn from the judge's distribution, for each reply.
         grades: scores of a single answer and their probabilities.
         correct: P(the answer is correct or meets the criterion).
-        batch: results for the samples in the task's `batch` fact.
+        batch: one result per sample in the task's `batch` fact.
     """
 
     winner: Winner | None = None
@@ -117,7 +118,7 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """A reply token, with candidates and their log-probabilities."""
+    """A reply token and its alternatives, with log-probabilities."""
 
     token: str
     logprob: float
@@ -126,7 +127,7 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The reply to a client: `texts`, or a call to `tool`. `logprobs` cover the tokens of the first text."""
+    """A reply to a client: `texts`, or a call to `tool`. `logprobs` only covers the first text."""
 
     texts: tuple[str, ...] = ()
     tool: str | None = None
@@ -136,15 +137,15 @@ class Reply:
 
 Render = Callable[[JudgeTask, ChatRequest, JudgeResult], Reply]
 ReplyText = Callable[[JudgeTask, ChatRequest, JudgeResult], str]
-"""Renders the text of one reply."""
+"""Renders the text of a single reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """Prompts and replies of one client.
+    """The prompt and reply format of a client.
 
     Attributes:
-        render: writes the reply, with exactly one verdict and no text from the answers.
+        render: returns a reply with exactly one verdict and no text from the answers.
         templates: used by `nearest_prompt`.
     """
 
@@ -154,22 +155,22 @@ class Dialect:
     templates: tuple[Pattern, ...] = ()
 
 
-AMBIGUOUS = "a text contains the prompt's fixed lines, so other splits are possible"
+AMBIGUOUS = "a text contains fixed lines of the prompt, so the prompt could be split differently"
 
 
 def user_text(request: ChatRequest) -> str | None:
-    """Return the user's message of a one-turn chat."""
+    """Return the user message of a single-turn chat, otherwise None."""
     return request.messages[-1].text if request.roles in (("user",), ("system", "user")) else None
 
 
 def lone_text(request: ChatRequest) -> str | None:
-    """Return a plain prompt, or a chat's only user message."""
+    """Return a plain prompt, or the user message if it is the only message."""
     texts = request.only("prompt") or request.only("user")
     return None if texts is None else texts[0]
 
 
 def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatRequest], str | None]:
-    """Return a getter for the stripped last message of a chat with exactly these roles."""
+    """Return a function that extracts the last message of a chat with exactly these roles."""
 
     def text(request: ChatRequest) -> str | None:
         texts = request.only(*roles)
@@ -179,17 +180,17 @@ def last_text(*roles: str, strip: Callable[[str], str] = str) -> Callable[[ChatR
 
 
 def digest(text: str) -> str:
-    """Return a text's hash."""
+    """Return a hash of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def ambiguity_note(*splits: TemplateSplit) -> str:
-    """Return a note if a split is ambiguous."""
+    """Return a note if any of the splits is ambiguous, otherwise ""."""
     return AMBIGUOUS if any(split.ambiguous for split in splits) else ""
 
 
 def sample_of(question: str, answers: Sequence[str], reference: str | None = None, **metadata: object) -> Sample:
-    """Return a sample with a hash of its texts as its id."""
+    """Create a sample whose id is a hash of its texts."""
     name = digest("\0".join([question, *answers]))[:16]
     present = {key: value for key, value in metadata.items() if value is not None}
     return Sample(id=name, question=question, answers=tuple(answers), reference=reference, metadata=present)
@@ -205,9 +206,9 @@ def task_from_split(
     answers: Sequence[str] = ("first", "second"),
     **metadata: object,
 ) -> JudgeTask:
-    """Return the task for a split with slots `question`, `first`, `second`, `reference`, `criterion` or `input`.
+    """Create a task from a split with the slots `question`, `first`, `second`, `reference`, `criterion`, and `input`.
 
-    `answers` are the answer slots, some of which may be missing.
+    All slots are optional. `answers` lists the answer slots.
     """
     values = split.values
     texts: dict[str, object] = {name: values[name] for name in ("criterion", "input") if name in values}
@@ -228,9 +229,9 @@ def template_dialect(
     scale: tuple[float, float] | None = None,
     facts: Callable[[Pattern, str], Mapping[str, Any]] = lambda template, text: {},
 ) -> Dialect:
-    """Return a dialect that uses the first matching template.
+    """Create a dialect that uses the first matching template.
 
-    The default template has the dialect's name. `text` returns the text to match, and `accepts` checks a split.
+    The default is the template of the same name. `text` extracts the text to match; `accepts` can reject a split.
     """
     patterns = templates or (TEMPLATES[name],)
 

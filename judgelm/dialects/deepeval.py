@@ -1,4 +1,4 @@
-"""DeepEval's G-Eval."""
+"""DeepEval's G-Eval metric."""
 
 import json
 import math
@@ -30,8 +30,8 @@ from judgelm.dialects.replies import (
 from judgelm.dialects.splits import TEMPLATES, Pattern
 from judgelm.records import Sample
 
-# DeepEval's G-Eval requests evaluation steps for a criterion, then a grade, optionally in strict mode. Users choose the
-# fields, so texts are split by the list of field names in the prompt.
+# DeepEval's G-Eval first requests evaluation steps for a criterion, then a grade (optionally in strict mode). Users
+# choose the fields, so we split the texts by the list of field names in the prompt.
 _FIELDS = (
     *("Input", "Actual Output", "Expected Output", "Context", "Retrieval Context", "Metadata", "Tags"),
     *("Expected Tools", "Tools Called"),
@@ -56,7 +56,7 @@ _STEPS = (
     "Lower the score for every point in which the actual output falls short of the criteria.",
 )
 _MIN_PROBABILITY = 0.01
-"""The client ignores tokens with a lower probability."""
+"""The client ignores tokens that are less likely than this."""
 
 _stripped_user = last_text("user", strip=str.rstrip)
 
@@ -68,12 +68,12 @@ def _recognise_grade(request: ChatRequest) -> JudgeTask | None:
     if texts is None or wanted is None or end is None:
         return None
     steps, _, rest = texts[0][: end.start()].partition(_STEPS_START)[2].partition(_CASE_START)
-    fields, _, names = rest.rpartition(_NAMES_START)  # if a part is missing, there are no fields
+    fields, _, names = rest.rpartition(_NAMES_START)  # if any part is missing, the fields are empty
     sample, why = _sample_in_fields(fields, _names(names.partition("\n")[0]), steps)
     if sample is None:
         return None
     if _CASE_START in rest:
-        why = "a text contains the line that starts the test case"
+        why = "a text contains the line that introduces the test case"
     scale = (float(wanted[1]), float(wanted[2]))
     return JudgeTask(dialect="deepeval-geval", kind="grade", sample=sample, scale=scale, doubt=why)
 
@@ -90,7 +90,7 @@ def _recognise_strict(request: ChatRequest) -> JudgeTask | None:
     if sample is None:
         return None
     if start in fields:
-        why = "a text contains the line that starts the first field"
+        why = "a text contains the line that introduces the first field"
     return JudgeTask(dialect="deepeval-geval-strict", kind="label", sample=sample, doubt=why or ambiguity_note(split))
 
 
@@ -103,7 +103,7 @@ def _sample_in_fields(text: str, names: Sequence[str], steps: str) -> tuple[Samp
     if _OUTPUT not in names:
         return None, ""
     pattern = Pattern("".join(f"{name}:\n{{{_slot(name)}}} \n\n" for name in names))
-    split = pattern.split(text.rstrip("\n") + "\n\n")  # the template decides how many blank lines follow
+    split = pattern.split(text.rstrip("\n") + "\n\n")  # how many blank lines follow depends on the template
     if split is None:
         return None, ""
     question, reference = split.values.get(_slot("Input"), ""), split.values.get(_slot("Expected Output"))
@@ -117,7 +117,6 @@ def _slot(name: str) -> str:
 
 
 def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """Return a whole grade with probabilities if the client requests them, else a decimal."""
     assert task.scale is not None
     scale = task.scale
     drawn = results_per_reply(request, result)
@@ -132,13 +131,13 @@ def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
 
 
 def _graded(result: JudgeResult, grade: str) -> str:
-    """The reason has no digits: the client uses the last token that matches the grade."""
+    """Omit digits from the reason, because the client searches the tokens for the grade."""
     reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
     return f'{{"reason": {reason}, "score": {grade}}}'
 
 
 def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
-    """Split scores between the nearest whole grades. The mean is the expected grade."""
+    """Split each score between the two nearest integer grades, so that the mean is the expected grade."""
     shares: dict[int, float] = {}
     for score, share in result.grades or ((expected_grade(result), 1.0),):
         rescaled = rescale(score, scale)

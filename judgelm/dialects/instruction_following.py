@@ -1,6 +1,6 @@
-"""Judges of instruction following: AlpacaEval's annotators and LLMBar's evaluators.
+"""Judges for instruction following: AlpacaEval's annotators and LLMBar's evaluators.
 
-`m` and `model_1` are the output shown first. Clients shuffle the outputs.
+`m` and `model_1` stand for the first output. Clients shuffle the outputs.
 
 Sources: AlpacaEval (Li et al. 2023), tatsu-lab/alpaca_eval; Zeng et al. 2023, Evaluating Large Language Models at
 Evaluating Instruction Following, princeton-nlp/LLMBar.
@@ -46,8 +46,8 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import TEMPLATES, Pattern
 
-# AlpacaEval's rankings are Python literals, function arguments, or the single token `m` or `M`.
-_MIN_ROOM = 60  # tokens for an explanation and a verdict
+# AlpacaEval expects a ranking as a Python literal, as function arguments, or as a single token (`m` or `M`).
+_MIN_ROOM = 60  # minimum number of tokens for an explanation and a verdict
 _IDENTIFIERS = {1: "m", 2: "M"}
 _MODELS = {1: "model_1", 2: "model_2"}
 
@@ -57,7 +57,7 @@ def _asks_to_explain(template: Pattern, text: str) -> Mapping[str, bool]:
 
 
 def _call_or_text(text: ReplyText) -> Render:
-    """A client that offers a function reads only JSON."""
+    """Call the function if the client offers one, because such clients only parse JSON."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         fitting = [tool for tool in request.tools if "ordered_models" in _properties(tool)]
@@ -77,7 +77,6 @@ def _literal(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
 
 
 def _arguments_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The client also accepts the function's arguments as text."""
     return json.dumps(_arguments(task, request, result, None))
 
 
@@ -98,7 +97,7 @@ def _arguments(task: JudgeTask, request: ChatRequest, result: JudgeResult, tool:
 
 
 def _render_token(names: Mapping[int, str], task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """The client reads the last token."""
+    """Put the verdict last, because the client parses the last token."""
     texts = []
     for drawn in results_per_reply(request, result):
         likelier = request.logprobs and request.n == 1
@@ -127,9 +126,9 @@ _RANKINGS: tuple[tuple[str, tuple[Pattern, ...], Render], ...] = (
     ("alpaca-eval-function", (), _call_or_text(_arguments_text)),
     ("alpaca-eval-identifier", (), partial(_render_token, _IDENTIFIERS)),
 )
-"""Name, templates if there are several, and reply function of each dialect."""
+"""Name, templates (if there are several), and reply function of each dialect."""
 
-# AlpacaEval's batches contain numbered examples after the client's worked examples.
+# AlpacaEval's batch prompts contain numbered pairs after the client's worked examples.
 _MAX_IN_BATCH = 64
 _BATCH_START = "## Annotation starts below\n"
 _BATCH_END = re.compile(r"\n\n## Preferred Output for example ([0-9]{1,4})-([0-9]{1,4}):\n[^\n]*\Z")
@@ -170,8 +169,8 @@ def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
     return Reply(texts=("\n".join(better),) * request.n)
 
 
-# AlpacaEval's annotators with a worked example (`chatgpt`, `gpt4`, `gpt4_turbo` and similar) expect `Output (a)` or
-# `Output (b)`, or `A` or `B`. The example is always the same. The task follows the first line that announces it.
+# AlpacaEval's annotators with a worked example (`chatgpt`, `gpt4`, `gpt4_turbo`, and similar) expect `Output (a)` or
+# `Output (b)`, or `A` or `B`. The example is always the same. The task follows the first line that introduces it.
 _OPENING = "Select the output "
 _TASK = "\n# Task:\nNow is the real task"
 _LETTER_EXPLAINED = TEMPLATES["alpaca-eval-letter-explained"]
@@ -193,9 +192,9 @@ def _render_choice(task: JudgeTask, request: ChatRequest, result: JudgeResult) -
     return Reply(texts=tuple(chosen))
 
 
-# LLMBar expects `Output (a)` or `Output (b)`, with or without an explanation, or ratings from 0 to 9. Some strategies
-# first request questions or a reference output, and put them into the judging prompt. These requests get fixed replies,
-# and the fixed reference output is removed from the sample.
+# LLMBar expects `Output (a)` or `Output (b)`, with or without an explanation, or a rating from 0 to 9. Some strategies
+# first request questions or a reference output and insert them into the judge prompt. We answer these requests with
+# fixed texts, and remove the fixed texts from the sample.
 _LLMBAR_SCALE = (0.0, 9.0)
 _START = "# Instruction:\n"
 _ANSWERS = "{question}\n\n# Output (a):\n{first}\n\n# Output (b):\n{second}"
@@ -214,7 +213,7 @@ _DEBATE = (
     "## Evaluation given by Assistant (b), who thinks Output (b) is better:\n{for_second}"
 )
 _SECTIONS = (*(_QUESTIONS + reference for reference in _REFERENCES), *_REFERENCES, _QUESTIONS, _DEBATE, "")
-"""Sections between the answers and the last line, longest first."""
+"""Possible sections between the answers and the last line, longest first."""
 
 _BARE = '\n\n# Which is better, Output (a) or Output (b)? Your response should be either "Output (a)" or "Output (b)":'
 _DECISION = (

@@ -1,4 +1,4 @@
-"""Prompts of judge models and graders: Auto-J, PandaLM, Prometheus, Flow-Judge, G-Eval, SimpleQA and inspect_ai."""
+"""Prompts for judge models and graders: Auto-J, PandaLM, Prometheus, Flow-Judge, G-Eval, SimpleQA, and inspect_ai."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ from judgelm.dialects.splits import TEMPLATES, TemplateSplit
 from judgelm.records import Sample
 
 # Auto-J (Li et al. 2023, Generative Judge for Evaluating Alignment; GAIR-NLP/auto-j), with or without Llama 2's
-# tags. JudgeBench's pairwise prompt lacks the query.
+# tags. JudgeBench's pairwise prompt does not contain the query.
 _AUTOJ_END = "\n***\n[END DATA]\n\n"
 _AUTOJ_SCALE = (1.0, 10.0)
 
@@ -54,14 +54,14 @@ def _autoj_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
     return reason_and_verdict(request, result, f"Rating: [[{grade_text(result, _AUTOJ_SCALE)}]]")
 
 
-# PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also sent by JudgeBench. The first line of the reply is `1`, `2` or
+# PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also sent by JudgeBench. The first line of the reply is `1`, `2`, or
 # `Tie`, followed by a reason. The client strips the answers and removes special tokens from them. JudgeBench's prompt
-# has no input.
+# does not have an input field.
 _PANDALM_REPLY = "{verdict}\n\n### Reason: {words}"
 
 
 def _pandalm_prompt(request: ChatRequest) -> str | None:
-    """The number of trailing line breaks varies between clients."""
+    """Strip trailing line breaks, whose number varies between clients."""
     text = lone_text(request)
     return None if text is None else text.rstrip("\n")
 
@@ -72,12 +72,12 @@ def _pandalm_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) ->
     return reason_and_verdict(request, result, verdict, _PANDALM_REPLY, taken=taken)
 
 
-# Prometheus (Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval) grades a response from 1 to 5 by a rubric,
-# or chooses the better of two. RewardBench and JudgeBench send the pair prompt with other instructions. The reply ends
-# with `[RESULT]` and the verdict. Ties are not allowed.
+# Prometheus (Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval) grades a response from 1 to 5 against a
+# rubric, or chooses the better of two responses. RewardBench and JudgeBench send the pair prompt with different
+# instructions. The reply ends with `[RESULT]` and the verdict. Ties are not allowed.
 _PROMETHEUS_TASK = "###Task Description:\n"
 _PROMETHEUS_MARK = "[RESULT]"
-_PROMETHEUS_REFERENCE = "a reference answer"  # in the task description if there is a reference
+_PROMETHEUS_REFERENCE = "a reference answer"  # part of the task description if there is a reference
 _PROMETHEUS_SCALE = (1.0, 5.0)
 
 
@@ -108,17 +108,18 @@ def _prometheus_text(task: JudgeTask, request: ChatRequest, result: JudgeResult)
     return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.")
 
 
-# Flow-Judge (Flow AI 2024; flowaicom/flow-judge) has inputs and an output in user-defined tags, a criterion, and a
-# rubric. lighteval omits the inner tags, and its parser expects exactly one space on each side of the score. An input
-# called query, question or instruction is the question, and an input called reference or context is the reference. The
-# sample's `inputs` hold the rest. A rubric with the scores 0 and 1 requests a label; any other rubric requests a grade.
+# Flow-Judge (Flow AI 2024; flowaicom/flow-judge): inputs and an output in user-defined tags, a criterion, and a rubric.
+# lighteval omits the inner tags, and its parser expects exactly one whitespace character on each side of the score. An
+# input called query, question, or instruction becomes the question; an input called reference or context becomes the
+# reference. All other inputs go into the sample's `inputs`. A rubric with the scores 0 and 1 means a label; any other
+# rubric means a grade.
 _FLOWJUDGE = TEMPLATES["flowjudge"]
 _BY_REFERENCE = TEMPLATES["flowjudge-by-reference"]
 _RUBRIC_SCORE = re.compile(r"(?m)^- Score (-?\d{1,3}):")
 _TAG = re.compile(r"<([^<>/\n]{1,80})>\n")
 _QUESTION_TAGS = ("query", "question", "instruction", "prompt", "user_query", "user_question", "input")
 _REFERENCE_TAGS = ("reference_answer", "reference", "context")
-_REPLY_MARKUP = 50  # number of characters in a reply's tags
+_REPLY_MARKUP = 50  # number of characters in the tags of a reply
 _MAX_TAGS = 32
 _MAX_TRIES = 2_000
 
@@ -145,7 +146,7 @@ def _flowjudge_sample(values: Mapping[str, str]) -> tuple[Sample, bool]:
     inputs, inputs_unclear = _tagged(values["inputs"])
     outputs, outputs_unclear = _tagged(values["output"])
     question, known, others = _sorted_inputs(inputs) if inputs else (values["inputs"], None, None)
-    # several outputs are judged as one text
+    # multiple outputs are judged as one text
     answer = outputs[0][1] if len(outputs) == 1 else values["output"]
     sample = sample_of(question, (answer,), known, criterion=criterion, inputs=others)
     return sample, inputs_unclear or outputs_unclear
@@ -159,7 +160,7 @@ def _tagged(text: str) -> tuple[list[tuple[str, str]], bool]:
 
 @dataclass
 class _Tags:
-    """Enumerates the ways to parse tags, up to a limit, because texts may contain thousands of fake tags."""
+    """Enumerates possible ways to parse tags, up to a limit, because texts may contain thousands of fake tags."""
 
     text: str
     tried: int = 0
@@ -205,9 +206,9 @@ def _flowjudge_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) 
     return reason_and_verdict(request, result, score, layout, otherwise="See the score.", taken=_REPLY_MARKUP)
 
 
-# G-Eval's original script has four metrics for a summary, each with a system message that requests a bare number. Users
-# edit the prompt files, so only the form at the end, the metric with its scale, and the headings are matched. The
-# fluency prompt has no source text.
+# G-Eval's original script has four metrics for summaries, each with a system message that asks for a bare number. Users
+# edit the prompt files, so we only match the form at the end, the metric with its scale, and the headings. The fluency
+# prompt does not contain the source text.
 _GEVAL_HEAD = re.compile(
     r"You will be given (?:one summary written for a news article|a news article)\..*?"
     r"\n\nEvaluation Criteria:\n\n(?P<criterion>.*?)(?=\n\n\nExample:\n)",
@@ -233,19 +234,19 @@ def _recognise_geval(request: ChatRequest) -> JudgeTask | None:
 
 
 def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The client reads the first number of each reply, including decimals, and averages them."""
+    """Return a decimal grade. The client averages the first number in each reply."""
     return grade_text(result, task.scale)
 
 
 # inspect_ai's model-graded scorers use a criterion (`model_graded_qa`) or a reference answer (`model_graded_fact`).
-# Users write the instructions that follow the data. Replies are `C` or `I`, never `P` (partly correct). Source:
-# requests and replies captured from inspect_ai 0.3.
+# Users write the instructions after the data. Replies are `C` or `I`, never `P` (partially correct). Source: requests
+# and replies captured from inspect_ai 0.3.
 def _inspect_text(task: JudgeTask, result: JudgeResult) -> str:
     return f"{explanation(result)}\n\nGRADE: {'C' if is_fulfilled(result) else 'I'}"
 
 
-# SimpleQA's grader replies `A` (correct) or `B` (incorrect). Users choose the worked examples. The probability that an
-# answer is correct does not separate "wrong" from "not attempted", so `C` is never returned.
+# SimpleQA's grader: the reply is `A` (correct) or `B` (incorrect). Users choose the worked examples. We never return
+# `C`, because the probability that an answer is correct cannot distinguish "incorrect" from "not attempted".
 DIALECTS: tuple[Dialect, ...] = (
     *(
         template_dialect(

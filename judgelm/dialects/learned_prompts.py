@@ -1,4 +1,4 @@
-"""Record unrecognised prompts on a server, and suggest entries for a prompt file."""
+"""Records prompts that the server does not recognise, and suggests prompt file entries for them."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ MAX_LEARNED = 200
 _MAX_CHARACTERS = 100_000
 _MIN_SHARED = 40
 _NEAR = 80
-"""Number of characters before a slot that may name it."""
+"""Search this many characters before a slot for its name."""
 
 _ANSWER = r"\b(?:response|answer|output|assistant|reply|completion|candidate|submission|model)\w*\W{0,3}"
 _NAMED = tuple(
@@ -38,15 +38,14 @@ _NAMED = tuple(
     }.items()
 )
 _PIECE = re.compile(r"^[^:\n]{1,40}:[ \t]?|<[^<>\n]{1,40}>|[^\n<]+|\n|<", re.M)
-"""A label at the start of a line, a tag, the rest of a line, or a line break."""
 
 _BEFORE_SLOT = re.compile(r".*[>\])}\"'`=|]\s*", re.S)
 _AFTER_SLOT = re.compile(r"\s*[<\[\"'`|].*", re.S)
-"""A common prefix must end with a mark, and a common suffix start with one, so that no word is cut."""
+"""Cut common prefixes and suffixes at a punctuation mark, so that words are not split."""
 
 
 def shared_parts(texts: Sequence[str]) -> list[str]:
-    """Return the fixed texts around the places where the texts differ. Texts are compared by line."""
+    """Return the text parts that all texts have in common, in order. The texts are compared line by line."""
     rows = [_PIECE.findall(text) for text in texts]
     parts, begins = [""], [0] * len(rows)
     for run in [*_common_runs(rows), [tuple(map(len, rows))]]:
@@ -63,7 +62,6 @@ def shared_parts(texts: Sequence[str]) -> list[str]:
 
 
 def _common_runs(rows: Sequence[Sequence[str]]) -> list[list[tuple[int, ...]]]:
-    """Return runs of adjacent common pieces that contain a word, as positions in each text."""
     places: list[tuple[int, ...]] = [(index,) for index in range(len(rows[0]))]
     for row in rows[1:]:
         pieces = [rows[0][place[0]] for place in places]
@@ -91,22 +89,24 @@ def _common_start(texts: Sequence[str]) -> str:
 
 
 class LearnedPrompts:
-    """Records unrecognised requests as JSON lines for `suggested_prompts`. Skips duplicates and long prompts.
+    """Records unrecognised prompts as JSON lines for `suggested_prompts`, except duplicates and very long prompts.
 
     Raises:
-        ConfigError: the file cannot be opened, or contains other lines.
+        ConfigError: the file cannot be opened, or was not written by `--learn`.
     """
 
     def __init__(self, path: Path) -> None:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         except OSError as error:
-            raise ConfigError(f"{path}: cannot write: {error.strerror}; choose another file for --learn") from error
+            raise ConfigError(
+                f"{path}: cannot write to the file: {error.strerror}; choose a different file for --learn"
+            ) from error
         self._path = path
         self._known = {digest(repr(messages)) for messages in read_learned(path)}
 
     def __call__(self, request: ChatRequest) -> None:
-        """Record a request."""
+        """Record the prompt of a request."""
         messages = tuple(PromptMessage(role=message.role, text=message.text) for message in request.messages)
         key, size = digest(repr(messages)), sum(len(message.text) for message in messages)
         if key in self._known or len(self._known) >= MAX_LEARNED or size > _MAX_CHARACTERS:
@@ -116,25 +116,27 @@ class LearnedPrompts:
         try:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        except OSError as error:  # such as a full disk; the request still succeeds
+        except OSError as error:  # for example, the disk is full; the request still succeeds
             log.error("--learn %s: %s", self._path, error)
 
 
 def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
-    """Read prompts recorded by `LearnedPrompts`. ConfigError: the file is unreadable or contains other lines."""
+    """Read recorded prompts. Raise ConfigError if the file cannot be read or was not written by `--learn`."""
     try:
         rows = [json.loads(line)["messages"] for line in read_text(path).splitlines()]
         return [tuple(PromptMessage(**message) for message in row) for row in rows]
     except OSError as error:
-        raise ConfigError(f"{path}: cannot read: {error.strerror}; give a file written by serve --learn") from error
+        raise ConfigError(
+            f"{path}: cannot read the file: {error.strerror}; expected a file written by serve --learn"
+        ) from error
     except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(f"{path}: a line was not written by --learn ({error}); give another file") from error
+        raise ConfigError(f"{path}: not a file written by serve --learn ({error}); choose a different file") from error
 
 
 def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
-    """Suggest a prompt file entry for each kind of prompt, for the user to check.
+    """Suggest a prompt file entry for each kind of prompt. The user must check the entries.
 
-    Prompts of one kind have the same roles and share fixed text. Slots are named after the words before them.
+    Prompts with the same roles and enough common text are of the same kind. Slots are named after the preceding words.
     """
     kinds: list[list[Sequence[PromptMessage]]] = []
     for prompt in prompts:
@@ -183,7 +185,7 @@ def _suggested_reply(text: str, slots: Sequence[str]) -> dict[str, Any]:
 
 
 def written(prompts: Sequence[Mapping[str, Any]]) -> str:
-    """Return entries of a prompt file as YAML, with multi-line strings as blocks."""
+    """Return prompt file entries as YAML, with multi-line strings in block style."""
 
     class Dumper(yaml.SafeDumper):
         pass

@@ -1,4 +1,4 @@
-"""Evaluators of openevals and agentevals."""
+"""The evaluators in openevals and agentevals."""
 
 import json
 import re
@@ -17,9 +17,9 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit
 
-# openevals sends any prompt with texts in tags, and a schema or a forced function called `score`. The type of the
-# schema's `score` (boolean, number in [0, 1], or a choice of numbers) determines the kind of verdict. Some of the
-# client's prompts look for a fault, so a high score means a bad answer. The judge's grade is inverted for them.
+# openevals sends arbitrary prompts with texts in tags, and a schema or a forced function called `score`. The type of
+# `score` in the schema (boolean, number in [0, 1], or a choice of numbers) determines the kind of verdict. Some prompts
+# look for faults, so a high score means a bad answer. For these prompts, we invert the judge's grade.
 _FUNCTION = "score"
 _MET = "criteria in the prompt are met"
 
@@ -30,7 +30,7 @@ _FAULTS = (
     "You are an expert conversation evaluator. You will be shown a response from an AI agent.\n"
     "Your task is to assess whether the agent returned a blank, empty, or low-effort response.",
 )
-"""Openings of prompts that look for a fault: TOXICITY, FAIRNESS, PII_LEAKAGE, LAZINESS."""
+"""First lines of the prompts TOXICITY, FAIRNESS, PII_LEAKAGE, and LAZINESS."""
 
 _TAGS = (("input", "output"), ("inputs", "outputs"))
 _REFERENCE_END = "\n</reference_outputs>"
@@ -104,13 +104,12 @@ def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
         return json.dumps({"score": score})
     if task.facts["fault"] and result.correct is not None:
         result = replace(result, correct=1 - result.correct)  # the probability that the criterion is met
-    # the schema requires this sentence at the end of the reasoning
+    # the schema asks for this sentence at the end of the reasoning
     reasoning = f"{explanation(result)} Thus, the score should be: {json.dumps(score)}."
     return json.dumps({"reasoning": reasoning, "score": score}, ensure_ascii=False)
 
 
 def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
-    """Return a boolean, a number with up to four decimals, or the nearest choice (the lower on a tie)."""
     fault = bool(task.facts["fault"])
     if task.kind == "label":
         return is_fulfilled(result) != fault
@@ -123,8 +122,8 @@ def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
     return float(format_number(score, 4))
 
 
-# agentevals sends openevals' requests about an agent's trajectory, alone or after a reference. The client writes all
-# messages as one string with role tags. There is no question; the goal is the user's first message.
+# agentevals sends the same kind of request about an agent's trajectory, optionally preceded by a reference trajectory.
+# All messages are in one string with role tags. There is no question, so we use the user's first message.
 _REFERENCE_TRAJECTORY, _TRAJECTORY = "<reference_trajectory>\n", "<trajectory>\n"
 _TRAJECTORY_END = "\n</trajectory>"
 _FIRST_USER = re.compile(r"(?:<system>\n.*?\n</system>\n\n)?<user>\n(.*?)\n</user>", re.DOTALL)

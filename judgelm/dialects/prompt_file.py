@@ -1,4 +1,4 @@
-r"""Custom prompts: a YAML file describes a judge prompt and its reply format.
+r"""Custom prompts: describe a judge prompt and its reply format in a YAML file.
 
     name: support-desk
     prompt:
@@ -15,9 +15,9 @@ r"""Custom prompts: a YAML file describes a judge prompt and its reply format.
       pair: {first: A, second: B, tie: C}
       text: "{reason}\n[[{verdict}]]"
 
-A file contains one prompt or a list. Slots are `question`, `answer` or `answer_1`, `answer_2` and so on, `reference`,
-and `criterion`. The judge sees the text of any other slot under the slot's name, unless the name starts with `ignored`.
-`{{word}}` is a literal `{word}`.
+A file contains one prompt or a list of prompts. The slots are `question`, `reference`, `criterion`, and `answer` or
+`answer_1`, `answer_2`, and so on. Other slots are shown to the judge under their names, except slots whose names start
+with `ignored`. Write `{{word}}` for a literal `{word}`.
 """
 
 import json
@@ -67,7 +67,7 @@ _STRICT = ConfigDict(extra="forbid")
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PromptMessage:
-    """A prompt message. Its `text` contains slots in braces."""
+    """A message in a prompt. In `text`, slots are written in braces."""
 
     text: str
     role: str = "user"
@@ -75,7 +75,7 @@ class PromptMessage:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class PairWords:
-    """Verdict words for a pair. Without `tie`, ties go to the more likely answer."""
+    """Verdict words for a pair. If `tie` is not set, ties go to the answer that is more likely to be better."""
 
     first: str
     second: str
@@ -92,13 +92,13 @@ class LabelWords:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class ReplyForm:
-    """The reply that a client's parser expects. Set exactly one of `pair`, `choice`, `grade` and `label`.
+    """The reply format that the client's parser expects. Set exactly one of `pair`, `choice`, `grade`, and `label`.
 
     Attributes:
-        choice: words for three or more answers.
-        grade: lowest and highest grade of an answer.
-        text: contains `{verdict}` and optionally `{reason}`, `{probability}`, `{score_1}` and `{score_2}` (1 to 10).
-        json: the same names by JSON field; replaces `text`.
+        choice: one verdict word per answer, for three or more answers.
+        grade: lowest and highest grade.
+        text: contains `{verdict}` and optionally `{reason}`, `{probability}`, `{score_1}`, and `{score_2}` (1 to 10).
+        json: instead of `text`, maps JSON fields to these names.
     """
 
     pair: PairWords | None = None
@@ -111,7 +111,7 @@ class ReplyForm:
 
     @property
     def kind(self) -> TaskKind:
-        """The task kind."""
+        """Kind of task that the reply belongs to."""
         kinds: dict[TaskKind, object] = {
             "pair": self.pair, "choice": self.choice, "grade": self.grade, "label": self.label,
         }  # fmt: skip
@@ -124,7 +124,7 @@ class ReplyForm:
 
 @dataclass(config=_STRICT, frozen=True, slots=True, kw_only=True)
 class CustomPrompt:
-    """One prompt in a file."""
+    """A prompt in a prompt file."""
 
     name: str
     reply: ReplyForm
@@ -135,10 +135,10 @@ _FILE = TypeAdapter(tuple[CustomPrompt, ...])
 
 
 def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
-    """Return the dialects in a YAML file. `known` lists names already in use.
+    """Load dialects from a YAML file. `known` lists names that are already in use.
 
     Raises:
-        ConfigError: the file cannot be read, or a prompt cannot be recognised or answered.
+        ConfigError: the file cannot be read, or a prompt is invalid.
     """
     content = read_yaml(path)
     try:
@@ -148,13 +148,13 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
         where = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{path}: prompt {where}: {first['msg']}; see docs/replacing-gpt4/own-prompts.md") from None
     if not prompts:
-        raise ConfigError(f"{path}: no prompt found; see docs/replacing-gpt4/own-prompts.md")
+        raise ConfigError(f"{path}: no prompts found; see docs/replacing-gpt4/own-prompts.md")
     names = [*known]
     dialects = []
     for custom in prompts:
         try:
             if not _NAME.fullmatch(custom.name) or custom.name in names:
-                raise ConfigError("the name is in use or contains characters other than a-z, 0-9 and hyphens")
+                raise ConfigError("the name is already in use, or contains characters other than a-z, 0-9, and hyphens")
             dialects.append(custom_dialect(custom))
         except ConfigError as error:
             raise ConfigError(f"{path}: {custom.name}: {error}") from None
@@ -163,7 +163,7 @@ def read_prompts(path: Path, known: Sequence[str] = ()) -> tuple[Dialect, ...]:
 
 
 def custom_dialect(custom: CustomPrompt) -> Dialect:
-    """Return the dialect for a prompt."""
+    """Create a dialect from a prompt."""
     roles = tuple(message.role for message in custom.prompt)
     patterns = [_pattern(message.text) for message in custom.prompt]
     kind = custom.reply.kind
@@ -186,7 +186,7 @@ def custom_dialect(custom: CustomPrompt) -> Dialect:
 
 
 def _pattern(text: str) -> Pattern:
-    """Give repeated slots separate names. Their texts must be equal."""
+    """Give repeated slots unique names. Their texts must be identical."""
     pattern = Pattern(text.strip())
     seen: dict[str, int] = {}
     parts = [literal(pattern.anchors[0])]
@@ -195,7 +195,7 @@ def _pattern(text: str) -> Pattern:
         parts += [f"{{{slot if seen[slot] == 1 else f'{slot}__{seen[slot]}'}}}", literal(anchor)]
     for (first, second), anchor in zip(pairwise(pattern.slots), pattern.anchors[1:], strict=False):
         if not anchor:
-            raise ConfigError(f"{{{first}}} and {{{second}}} are adjacent; put fixed text between them")
+            raise ConfigError(f"there is no fixed text between {{{first}}} and {{{second}}}; add some")
     return Pattern("".join(parts))
 
 
@@ -220,7 +220,9 @@ def _check_answers(kind: TaskKind, slots: Sequence[str], reply: ReplyForm) -> No
     wanted = {"pair": 2, "choice": len(reply.choice or ())}.get(kind, 1)
     usual = ["answer"] if wanted == 1 else [f"answer_{index + 1}" for index in range(wanted)]
     if kind == "choice" and wanted < 3:
-        raise ConfigError(f"reply.choice: expected at least three words, got {wanted}; use pair for two answers")
+        raise ConfigError(
+            f"reply.choice: expected at least three verdict words, got {wanted}; for two answers, use pair"
+        )
     if answers not in (usual, [f"answer_{index + 1}" for index in range(wanted)]):
         slots_text = ", ".join(answers) or "no answer"
         raise ConfigError(f"a {kind} reply requires the slots {', '.join(usual)}; the prompt has {slots_text}")
@@ -229,7 +231,7 @@ def _check_answers(kind: TaskKind, slots: Sequence[str], reply: ReplyForm) -> No
 def _check_reply(reply: ReplyForm) -> None:
     fields = list(reply.json.values())
     if reply.json and reply.text is not None:
-        raise ConfigError("reply: contains both text and json; remove one")
+        raise ConfigError("reply: text and json cannot be combined; remove one")
     if unknown := [name for name in fields if name not in _FIELDS]:
         raise ConfigError(f"reply.json: unknown field {unknown[0]!r}; available: {', '.join(_FIELDS)}")
     text = reply.text
@@ -238,9 +240,9 @@ def _check_reply(reply: ReplyForm) -> None:
     named = reply.pair or reply.label
     words = [word for word in (astuple(named) if named else reply.choice or ()) if word is not None]
     if len(set(words)) < len(words) or not all(words):
-        raise ConfigError(f"reply: verdict words must be different and not empty, got {', '.join(map(repr, words))}")
+        raise ConfigError(f"reply: verdict words must be unique and not empty, got {', '.join(map(repr, words))}")
     if reply.grade is not None and not reply.grade[0] < reply.grade[1]:
-        raise ConfigError(f"reply.grade: expected the lowest and the highest grade, got {list(reply.grade)}")
+        raise ConfigError(f"reply.grade: expected the lowest grade, then the highest, got {list(reply.grade)}")
 
 
 def _task(custom: CustomPrompt, kind: TaskKind, values: Mapping[str, str], doubt: str) -> JudgeTask:

@@ -24,8 +24,8 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import TEMPLATES, Pattern
 
-# promptfoo's model-graded assertions: llm-rubric, closed QA, factuality, G-Eval and select-best. The llm-rubric and
-# select-best prompts do not show a question.
+# The assertions are llm-rubric, closed QA, factuality, G-Eval, and select-best. The prompts for llm-rubric and
+# select-best do not contain a question.
 _bare_user, _bare_system = last_text("user", strip=str.strip), last_text("system", strip=str.strip)
 _REPLY_STEPS = (
     "Note what the criteria ask of a reply.",
@@ -38,7 +38,7 @@ _BEST = (
 )
 _BEST_END = "\n\n\nOutput the index of the text that best fits the criteria. You must output a single integer."
 _MAX_TEXTS = 64
-"""Limit for hostile prompts that imitate thousands of texts."""
+"""Reject hostile prompts that contain thousands of fake texts."""
 
 
 def _recognise_best(request: ChatRequest) -> JudgeTask | None:
@@ -61,25 +61,25 @@ def _best_template(count: int) -> Pattern:
 
 
 def _rubric_text(task: JudgeTask, result: JudgeResult) -> str:
-    """`score` is the probability that the rubric is met; `pass` decides unless the user sets a threshold."""
+    """`score` is the probability that the rubric is met. The client uses `pass` unless the user sets a threshold."""
     passes = is_fulfilled(result)
     score = round(result.correct, 4) if result.correct is not None else float(passes)
     return json.dumps({"reason": explanation(result), "pass": passes, "score": score}, ensure_ascii=False)
 
 
 def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
-    """The prompt asks for the letter twice; the client reads the last line."""
+    """Put the letter last, because the client only parses the last line."""
     return f"{explanation(result)}\n{'Y' if is_fulfilled(result) else 'N'}"
 
 
 def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
-    """Return only `C` (same details) or `D` (disagreement), because P(correct) cannot show more."""
+    """Return `C` (same details) or `D` (disagreement); P(correct) cannot distinguish the other categories."""
     category = "C" if is_fulfilled(result) else "D"
     return json.dumps({"category": category, "reason": explanation(result)}, ensure_ascii=False)
 
 
 def _promptfoo_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The prompt forbids the score in the reason."""
+    """Omit numbers from the reason, because the prompt does not allow the score there."""
     reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
     return f'{{"score":{grade_text(result, task.scale)},"reason":{reason}}}'
 

@@ -1,4 +1,4 @@
-"""Metrics of ragas."""
+"""The metrics in ragas."""
 
 import json
 import re
@@ -10,15 +10,14 @@ from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTa
 from judgelm.dialects.replies import each_reply, expected_grade, explanation, is_fulfilled, rescale, same_reply
 from judgelm.dialects.splits import Pattern
 
-# ragas has three metrics with built-in prompts, whose texts are in a JSON object after the instruction. The reply
-# schema identifies the metric. Users write the prompt of the discrete metric. Its texts are found by common labels at
-# the start of a line, so the split is always in doubt.
+# ragas has three metrics with built-in prompts, in which the texts are in a JSON object after the instruction. The
+# reply schema identifies the metric. For the discrete metric, users write the prompt, so we search for common labels at
+# the start of a line, and the split is always uncertain.
 _RAGAS_KINDS = {
     "ragas-aspect-critic": "AspectCriticOutput",
     "ragas-simple-criteria": "SimpleCriteriaOutput",
     "ragas-rubrics": "ScoreFeedback",
 }
-"""Titles of the reply schemas."""
 
 _SCHEMA_START = (
     "\nPlease return the output in a JSON format that complies with the following schema as specified in JSON Schema:\n"
@@ -29,11 +28,10 @@ _RANGE = re.compile(
     r"\b(?P<low>\d+)\s*(?:to|-|–|and|through)\s*(?P<high>\d+)\b"
 )
 _MAX_RANGE = 100
-"""Larger ranges mean something else, such as years."""
+"""Larger ranges are probably years, not scales."""
 
 _LEVEL = re.compile(r"score_?(\d+)_description")
 _DEFAULT_RANGE = (0.0, 5.0)
-"""Default range, as in the client's documentation."""
 
 _LABELS = {
     "question": ("Question", "User Input", "User input", "Input", "Query", "Prompt", "Instruction"),
@@ -53,7 +51,7 @@ def _recognise_ragas(name: str, request: ChatRequest) -> JudgeTask | None:
     if schema is None or row is None or str(schema.get("title")) != _RAGAS_KINDS[name]:
         return None
     if not isinstance(row.get("response"), str):
-        return None  # a dialogue has no single answer to judge
+        return None  # dialogues do not have a single answer to judge
     criterion = re.split(r"\nCriteria Definition: |\n\nScoring Rubrics:\n", instruction, maxsplit=1)[-1].strip()
     contexts = row.get("retrieved_contexts") or row.get("reference_contexts")
     joined = "\n\n".join(str(context) for context in contexts) if isinstance(contexts, list) else None
@@ -76,7 +74,6 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 
 def _range(criterion: str) -> tuple[float, float]:
-    """Return a range in a criterion, such as "0 to 5", preferably after a word for scoring."""
     ranges = [match for match in _RANGE.finditer(criterion) if float(match["low"]) < float(match["high"]) <= _MAX_RANGE]
     if not ranges:
         return _DEFAULT_RANGE
@@ -95,7 +92,7 @@ def _aspect_text(task: JudgeTask, result: JudgeResult) -> str:
 
 
 def _ragas_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    """The client rejects grades that are not whole numbers."""
+    """Round the grade, because the client rejects grades that are not integers."""
     assert task.scale is not None
     words = "feedback" if task.dialect == "ragas-rubrics" else "reason"
     score = int(rescale(expected_grade(result), task.scale, whole=True))
@@ -116,13 +113,12 @@ def _recognise_discrete(request: ChatRequest) -> JudgeTask | None:
     if len(good) != 1 or len(bad) != 1 or (parts := _labelled(texts[1], inner)) is None:
         return None
     sample = sample_of(parts.get("question", ""), (parts["answer"],), parts.get("reference"))
-    doubt = "a custom prompt: its texts were found by common labels"
+    doubt = "this is a custom prompt, so its texts were located by common labels"
     facts = {"good": good[0], "bad": bad[0]}
     return JudgeTask(dialect="ragas-discrete", kind="label", sample=sample, facts=facts, doubt=doubt)
 
 
 def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None:
-    """Return texts after common labels at the start of a line, or None if there is no answer."""
     text = "\n" + prompt
     starts = {}
     for part, labels in _LABELS.items():
@@ -138,7 +134,7 @@ def _labelled(prompt: str, values: Sequence[object]) -> Mapping[str, str] | None
     texts = {part: split.values[part] for part in order}
     ahead, line_end, last_line = texts[order[-1]].rpartition("\n")
     if line_end and all(re.search(rf"\b{re.escape(str(value))}\b", last_line) for value in values):
-        texts[order[-1]] = ahead  # "Answer with pass or fail."
+        texts[order[-1]] = ahead  # for example, "Answer with pass or fail."
     return texts
 
 

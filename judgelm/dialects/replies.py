@@ -18,12 +18,12 @@ from judgelm.dialects.contract import (
 )
 from judgelm.records import Winner
 
-_LOWEST, _HIGHEST = 1.0, 10.0  # the judge's scale
-_MARGIN = 0.1  # set between scores that contradict the winner
+_LOWEST, _HIGHEST = 1.0, 10.0  # the scale of `JudgeResult`
+_MARGIN = 0.1  # difference to set if the scores contradict the winner
 
 
 def each_reply(text: ReplyText) -> Render:
-    """Return a `Dialect.render` that renders each reply from its result."""
+    """Return a `Dialect.render` that renders each reply from a separate draw."""
 
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
         return Reply(texts=tuple([text(task, request, drawn) for drawn in results_per_reply(request, result)]))
@@ -32,12 +32,12 @@ def each_reply(text: ReplyText) -> Render:
 
 
 def same_reply(text: Callable[[JudgeTask, JudgeResult], str]) -> Render:
-    """Return a `Dialect.render` with the same text for every reply."""
+    """Return a `Dialect.render` that renders the same text for all replies."""
     return lambda task, request, result: Reply(texts=(text(task, result),) * request.n)
 
 
 def results_per_reply(request: ChatRequest, result: JudgeResult) -> tuple[JudgeResult, ...]:
-    """Return one draw per reply, or the result itself. Only the first has a reason."""
+    """Return a draw for each reply, or copies of the result if there are too few draws."""
     if request.n == 1 or len(result.draws) < request.n:
         return (result,) * request.n
     drawn = [replace(result, scores=draw, winner=_higher(draw), reason=None) for draw in result.draws[: request.n]]
@@ -52,29 +52,29 @@ def _higher(scores: tuple[float, ...]) -> Winner | None:
 
 
 def rescale(score: float, scale: tuple[float, float], *, whole: bool = False) -> float:
-    """Rescale a score from [1, 10] to a client's scale; `whole` rounds halves to even."""
+    """Rescale a score from [1, 10] to the client's scale. `whole` rounds it to an integer (halves to even)."""
     low, high = scale
-    rescaled = round(low + (score - _LOWEST) / (_HIGHEST - _LOWEST) * (high - low), 9)  # no float noise at halves
+    rescaled = round(low + (score - _LOWEST) / (_HIGHEST - _LOWEST) * (high - low), 9)  # avoid float noise at halves
     return float(round(rescaled)) if whole else rescaled
 
 
 def expected_grade(result: JudgeResult) -> float:
-    """Return the expected score of a single answer, in [1, 10]."""
+    """Return the expected score of a single answer, from 1 to 10."""
     if result.scores:
         return result.scores[0]
     if not result.grades:
-        raise ValueError("a grade needs scores or grades")
+        raise ValueError("the result has neither scores nor grades")
     return sum(score * share for score, share in result.grades) / sum(share for _, share in result.grades)
 
 
 def grade_text(result: JudgeResult, scale: tuple[float, float] | None, *, whole: bool = False) -> str:
-    """Return the expected grade on a client's scale as a string."""
-    assert scale is not None, "a grade has a scale"
+    """Format the expected grade on the client's scale."""
+    assert scale is not None, "grade tasks have a scale"
     return format_number(rescale(expected_grade(result), scale, whole=whole))
 
 
 def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
-    """Return the better answer; ties go to the more likely answer or the lower hash."""
+    """Return the better answer. Ties are broken by probability, then by the hash of the answers."""
     if result.winner == 1 or result.winner == 2:
         return result.winner
     if result.first_better is not None and result.first_better != 0.5:
@@ -84,12 +84,12 @@ def winner_of_two(task: JudgeTask, result: JudgeResult) -> Literal[1, 2]:
 
 
 def winner_name(first: str, second: str) -> ReplyText:
-    """Return a function that names the better answer."""
+    """Return a function that returns the name of the better answer."""
     return lambda task, request, result: first if winner_of_two(task, result) == 1 else second
 
 
 def winner_with_ties(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> Winner:
-    """Return the winner. `ties=False` breaks ties as in `winner_of_two`."""
+    """Return the winner. If `ties` is False, ties are broken as in `winner_of_two`."""
     return "tie" if ties and result.winner == "tie" else winner_of_two(task, result)
 
 
@@ -100,7 +100,7 @@ def winner_sentence(task: JudgeTask, result: JudgeResult, *, ties: bool = True) 
 
 
 def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True) -> tuple[str, str]:
-    """Return the expected scores, or values 0.1 apart around their mean if they contradict the winner."""
+    """Return the expected scores, adjusted if they contradict the winner."""
     first, second = (round(score, 2) for score in result.scores)
     winner = winner_with_ties(task, result, ties=ties)
     if (first == second) if winner == "tie" else ((first > second) if winner == 1 else (first < second)):
@@ -114,7 +114,7 @@ def consistent_scores(task: JudgeTask, result: JudgeResult, *, ties: bool = True
 
 
 def best_answer(task: JudgeTask, result: JudgeResult) -> int:
-    """Return the index of the best answer; ties go to the lowest hash."""
+    """Return the index of the best answer. Ties are broken by hash."""
     highest = max(result.scores)
     best = [index for index, score in enumerate(result.scores) if score == highest]
     return min(best, key=lambda index: digest(task.sample.answers[index]))
@@ -142,7 +142,7 @@ def format_number(value: float, digits: int = 2) -> str:
 
 
 def scores_in_words(result: JudgeResult) -> str:
-    """Return e.g. "Scores: 8.2 and 6.1 out of 10.", or "" if there are no scores."""
+    """Format the scores, for example "Scores: 8.2 and 6.1 out of 10."."""
     if not result.scores:
         return ""
     numbers = [format_number(score, 1) for score in result.scores]
@@ -151,25 +151,25 @@ def scores_in_words(result: JudgeResult) -> str:
 
 
 def safe_reason(reason: str | None, *, digits: bool = True) -> str:
-    """Return the reason on one line, without anything that a parser could read as a verdict."""
+    """Return the reason on one line, without anything that a parser could mistake for a verdict."""
     if reason is None:
         return ""
     text = _MARKUP.sub(" ", reason)
     if not digits:
         text = _NUMBERS.sub(" ", text)
     text = _SPACES.sub(" ", text).strip()[:_MAX_REASON]
-    while _PHRASES.search(text):  # removing a phrase may create another
+    while _PHRASES.search(text):  # removing a phrase may create a new one
         text = _SPACES.sub(" ", _PHRASES.sub(" ", text))
     return text.replace(":", ",").strip()
 
 
 def room_for_words(request: ChatRequest, taken: int) -> int | None:
-    """Return the number of characters left at one per token, or None if unlimited."""
+    """Return how many characters still fit into `max_tokens` at one token each, or None if unlimited."""
     return None if request.max_tokens is None else max(0, request.max_tokens - taken)
 
 
 def scores_and_reason(result: JudgeResult, room: int | None) -> str:
-    """Return the scores and the reason on one line of at most `room` characters."""
+    """Return the scores and the reason on a single line of at most `room` characters."""
     words = scores_in_words(result)
     if room is not None and len(words) > room:
         return ""
@@ -178,7 +178,7 @@ def scores_and_reason(result: JudgeResult, room: int | None) -> str:
 
 
 def explanation(result: JudgeResult, *, digits: bool = True) -> str:
-    """Return the scores and the reason on one line. `digits=False` omits numbers."""
+    """Return the scores and the reason on a single line. If `digits` is False, omit all numbers."""
     parts = [scores_in_words(result)] if digits else []
     if digits and result.correct is not None:
         parts.append(f"Fulfilled with probability {format_number(result.correct)}.")
@@ -195,9 +195,9 @@ def reason_and_verdict(
     otherwise: str = "",
     taken: int | None = None,
 ) -> str:
-    """Return a verdict with scores and a reason, truncated to fit into `max_tokens`.
+    """Return a verdict with the scores and a reason, truncated to fit into `max_tokens`.
 
-    `otherwise` replaces scores that do not fit. `taken` is the number of all other characters.
+    `otherwise` replaces scores that do not fit. `taken` is the length of the rest of the reply.
     """
     room = room_for_words(request, len(layout.format(words="", verdict=verdict)) if taken is None else taken)
     words = scores_and_reason(result, room) or otherwise
@@ -205,7 +205,7 @@ def reason_and_verdict(
 
 
 def words_and_verdict(request: ChatRequest, words: str, verdict: str, layout: str = "{words}\n\n{verdict}") -> str:
-    """Return a verdict with words, truncated to fit into `max_tokens`."""
+    """Return a verdict with an explanation, truncated to fit into `max_tokens`."""
     bare = layout.format(words="", verdict=verdict)
     words = words[: room_for_words(request, len(bare))].rstrip()
     return layout.format(words=words, verdict=verdict) if words else verdict
@@ -216,7 +216,7 @@ _PIECES = re.compile(r"\s*[^\W\d_]+|\s*\d|\s*[^\w\s]|\s*_|\s+")
 
 
 def probability_first(result: JudgeResult) -> float:
-    """Return P(the first answer shown is better)."""
+    """Return P(the first answer is better)."""
     if result.first_better is not None:
         return result.first_better
     if result.winner == 1:
@@ -225,14 +225,14 @@ def probability_first(result: JudgeResult) -> float:
 
 
 def likelier_answer(task: JudgeTask, result: JudgeResult) -> int:
-    """Return the more likely answer, 1 or 2."""
+    """Return which answer is more likely to be better: 1 or 2."""
     return winner_of_two(task, replace(result, winner="tie", first_better=probability_first(result)))
 
 
 def verdict_logprobs(
     text: str, verdict: str, probabilities: Mapping[str, float], most: int
 ) -> tuple[TokenLogprobs, ...]:
-    """Return the tokens of a text that ends with its verdict. Tokens before the verdict have probability 1."""
+    """Return log-probabilities for a text that ends with the verdict; other tokens have probability 1."""
     before = [
         TokenLogprobs(token=piece, logprob=0.0, candidates=((piece, 0.0),)[:most])
         for piece in _PIECES.findall(text[: len(text) - len(verdict)])
@@ -243,5 +243,5 @@ def verdict_logprobs(
 
 
 def safe_log(probability: float) -> float:
-    """Return the natural log of a probability, at least -100."""
+    """Return the natural logarithm of a probability, clipped at -100."""
     return max(math.log(probability), _MIN_LOGPROB) if probability > 0 else _MIN_LOGPROB

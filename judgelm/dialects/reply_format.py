@@ -1,4 +1,4 @@
-"""Replies in the JSON format of a request's `response_format`."""
+"""Converts replies to the JSON format in the request's `response_format`."""
 
 import json
 import re
@@ -27,19 +27,19 @@ _NAMES: dict[str, Winner] = {
 
 
 def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    """Convert a reply to the request's `response_format`, if any. Function calls stay unchanged.
+    """Convert a reply to the request's `response_format`, if any. Function calls are not converted.
 
     Raises:
-        InputError: the reply does not fit the format, or a required function is not called.
+        InputError: the reply cannot be converted, or the request forces a call and the dialect replies with text.
     """
     if request.forced_tool is not None and reply.tool is None:
         raise InputError(
-            f'"tool_choice": {task.dialect} prompts are answered with text, not a function call; omit tool_choice'
+            f'"tool_choice": not supported for {task.dialect} prompts, whose replies are text; omit tool_choice'
         )
     if reply.tool is not None or (request.schema is None and not request.json_object):
         return reply
     if len(str(request.schema)) > _MAX_SCHEMA:
-        raise InputError(f'"response_format": the schema exceeds {_MAX_SCHEMA} characters; use a smaller one')
+        raise InputError(f'"response_format": the schema is longer than {_MAX_SCHEMA} characters; use a smaller schema')
     drawn = results_per_reply(request, result)
     texts = tuple(_text(text, task, request, each) for text, each in zip(reply.texts, drawn, strict=True))
     return reply if texts == reply.texts else replace(reply, texts=texts, logprobs=())
@@ -53,8 +53,8 @@ def _text(text: str, task: JudgeTask, request: ChatRequest, result: JudgeResult)
     written = None if row is None else json.dumps(row, ensure_ascii=False)
     if written is None or _misfit(written, request.schema):
         raise InputError(
-            f'"response_format": the {task.dialect} reply {text!r:.80} does not fit: {finding}; omit '
-            "response_format, or use one verdict field with the choices A, B and optionally tie, and string fields"
+            f'"response_format": the {task.dialect} reply {text!r:.80} does not match: {finding}; '
+            "omit response_format, or use a schema with string fields and one verdict field (A, B, and optionally tie)"
         )
     return written
 
@@ -63,29 +63,29 @@ def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
     try:
         value = json.loads(text)
     except ValueError:
-        return "not JSON"
+        return "it is not JSON"
     if not isinstance(value, dict):
-        return "not a JSON object"
+        return "it is not a JSON object"
     return "" if schema is None else _finding(value, schema, "the reply", _MAX_DEPTH)
 
 
 def _finding(value: Any, schema: object, place: str, depth: int) -> str:
-    """Return the reason a value does not match a schema. Unsupported keywords never match."""
+    """Return why a value does not match a schema, or "". Schemas with unsupported keywords never match."""
     if not isinstance(schema, Mapping) or depth == 0:
         return f"the schema of {place} is not supported"
     if unknown := sorted(str(name) for name in schema.keys() - _CHECKED - _ABOUT):
-        return f"the schema of {place} has {unknown[0][:40]!r}, which is not supported"
+        return f"the schema of {place} contains {unknown[0][:40]!r}, which is not supported"
     kinds = schema.get("type")
     names = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
     if kinds is not None and not any(_is_of(value, str(name)) for name in names):
         return f"{place} is not of type {kinds!r:.60}"
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     if choices is not None and not (isinstance(choices, list) and value in choices):
-        return f"{place} is {value!r:.40}, which is not among the schema's choices"
+        return f"{place} is {value!r:.40}, which is not one of the schema's choices"
     if isinstance(value, int | float) and not isinstance(value, bool):
         least, most = schema.get("minimum", value), schema.get("maximum", value)
         if not (_is_of(least, "number") and _is_of(most, "number") and least <= value <= most):
-            return f"{place} is {value}, outside the schema's range"
+            return f"{place} is {value}, which is outside the schema's range"
     return _inner_finding(value, schema, place, depth)
 
 
@@ -99,9 +99,9 @@ def _inner_finding(value: Any, schema: Mapping[str, Any], place: str, depth: int
     if not isinstance(fields, Mapping) or not isinstance(required, list):
         return f"the schema of {place} is not supported"
     if missing := [name for name in required if name not in value]:
-        return f"{place} has no {missing[0]!r:.40}"
+        return f"{place} is missing {missing[0]!r:.40}"
     if schema.get("additionalProperties") is False and (others := value.keys() - fields.keys()):
-        return f"{place} has {min(others)!r}, which the schema forbids"
+        return f"{place} contains {min(others)!r}, which the schema does not allow"
     known = [name for name in value if name in fields]
     findings = (_finding(value[name], fields[name], f"field {name!r:.40}", depth - 1) for name in known)
     return next(filter(None, findings), "")
@@ -112,7 +112,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return None unless there is exactly one verdict and no field has another meaning."""
+    """Fill in the schema, or return None unless it has exactly one verdict field and otherwise only strings."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
     for name, field in fields.items() if isinstance(fields, Mapping) else ():
@@ -138,7 +138,7 @@ def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> 
         return None
     low, high = task.scale
     if (field.get("minimum", low), field.get("maximum", high)) != (low, high):
-        return None  # the scale differs from the prompt's
+        return None  # the schema's scale is not the prompt's scale
     grade = rescale(expected_grade(result), task.scale, whole=field["type"] == "integer")
     return int(grade) if field["type"] == "integer" else round(grade, 2)
 

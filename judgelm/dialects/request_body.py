@@ -1,7 +1,7 @@
-"""Read JSON request bodies for dialects, including oddities of real clients.
+"""Parses request bodies leniently, because real clients do not always follow the API.
 
-Known oddities: `null` for any field, `content` as a list of text parts, `max_tokens` as a list of one number, only a
-system message, and unknown fields. The role `developer` is read as `system`.
+For example, clients send `null` for any field, `content` as a list of text parts, `max_tokens` as a list with one
+number, only a system message, or unknown fields. The role `developer` is converted to `system`.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,11 @@ from judgelm.errors import InputError
 from judgelm.records import MAX_TOKENS
 
 _NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}}
-"""Ignored sampling fields and their neutral values."""
+"""Ignored sampling fields, with their neutral values."""
 
 _FORMATS = ("text", "json_object", "json_schema")
 _MAX_STOP = 1000
 _NOT_SHOWN = ("model", "messages", "prompt", "tools", "functions", "response_format")
-"""Fields too large for an error message."""
 
 _StopText = Annotated[str, Field(max_length=_MAX_STOP)]
 
@@ -31,7 +30,7 @@ def _only_item(value: object) -> object:
 
 
 def _count(low: int, high: int) -> Any:
-    return Field(default=None, ge=low, le=high, description=f"a whole number from {low} to {high}")
+    return Field(default=None, ge=low, le=high, description=f"an integer from {low} to {high}")
 
 
 def _range(low: int, high: int) -> Any:
@@ -43,7 +42,7 @@ def _expecting(expected: str) -> Any:
 
 
 class TextPart(BaseModel):
-    """A text part of a message."""
+    """A text part in a message."""
 
     type: Literal["text"]
     text: str
@@ -52,12 +51,12 @@ class TextPart(BaseModel):
 class MessageBody(BaseModel):
     """A chat message."""
 
-    role: str = Field(description="a text")
+    role: str = Field(description="a string")
     content: str | list[TextPart] | None = _expecting("a string or a list of text parts")
 
 
 class ResponseFormat(BaseModel):
-    """The reply format."""
+    """The requested reply format."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: Any = None
@@ -70,19 +69,19 @@ class StreamOptions(BaseModel):
 
 
 class SamplingBody(BaseModel):
-    """Fields of chats and plain completions. Errors quote a field's description."""
+    """Fields shared by chat and plain completions. Descriptions are quoted in error messages."""
 
     model_config = ConfigDict(strict=True)
 
-    model: str | None = _expecting("a text")
+    model: str | None = _expecting("a string")
     n: int | None = _count(1, 128)
     max_tokens: Annotated[int | None, BeforeValidator(_only_item)] = _count(1, MAX_TOKENS)
     max_completion_tokens: Annotated[int | None, BeforeValidator(_only_item)] = _count(1, MAX_TOKENS)
     temperature: float | None = _range(0, 2)
     stop: _StopText | Annotated[list[_StopText], Field(max_length=16)] | None = _expecting(
-        f"a string or at most 16 strings of at most {_MAX_STOP} characters"
+        f"a string or a list of at most 16 strings, each with at most {_MAX_STOP} characters"
     )
-    seed: int | None = _expecting("a whole number")
+    seed: int | None = _expecting("an integer")
     top_p: float | None = _range(0, 1)
     presence_penalty: float | None = _range(-2, 2)
     frequency_penalty: float | None = _range(-2, 2)
@@ -91,7 +90,7 @@ class SamplingBody(BaseModel):
     stream_options: StreamOptions | None = _expecting("an object")
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of `ChatRequest`."""
+        """Convert these fields to keyword arguments for `ChatRequest`."""
         ignored = (name for name, neutral in _NEUTRAL.items() if getattr(self, name) not in (None, neutral))
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or ()
         return {
@@ -105,9 +104,9 @@ class SamplingBody(BaseModel):
 
 
 class ChatBody(SamplingBody):
-    """Body of a chat completion."""
+    """Body of a chat completion request."""
 
-    messages: list[MessageBody] = Field(min_length=1, description="a list of messages, at least one")
+    messages: list[MessageBody] = Field(min_length=1, description="a list of at least one message")
     response_format: ResponseFormat | None = _expecting(f"an object whose type is {' or '.join(_FORMATS)}")
     logprobs: Annotated[bool, BeforeValidator(bool)] = False
     top_logprobs: int | None = _count(0, 20)
@@ -118,16 +117,16 @@ class ChatBody(SamplingBody):
 
 
 class CompletionBody(SamplingBody):
-    """Body of a plain completion with one prompt."""
+    """Body of a plain completion request. Only one prompt is supported."""
 
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=1)] = Field(
         description="one string; send each prompt as a separate request"
     )
-    logprobs: bool | Annotated[int, Field(ge=0, le=20)] | None = _expecting("a whole number from 0 to 20")
+    logprobs: bool | Annotated[int, Field(ge=0, le=20)] | None = _expecting("an integer from 0 to 20")
 
 
 def read_chat(body: Mapping[str, Any]) -> ChatRequest:
-    """Read the body of a chat completion, or raise InputError."""
+    """Parse the body of a chat completion request, or raise InputError."""
     chat = _validated(ChatBody, body)
     form = chat.response_format
     outer = form.json_schema if form is not None and form.type == "json_schema" else None
@@ -148,7 +147,7 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def read_completion(body: Mapping[str, Any]) -> ChatRequest:
-    """Read the body of a plain completion with one prompt, or raise InputError."""
+    """Parse the body of a plain completion request, or raise InputError."""
     plain = _validated(CompletionBody, body)
     return ChatRequest(
         messages=(Message(role="prompt", text=plain.prompt if isinstance(plain.prompt, str) else plain.prompt[0]),),

@@ -1,8 +1,8 @@
-"""Split prompts at the fixed texts (anchors) of a client's template.
+"""Splits prompts at the fixed texts (anchors) in a client's template.
 
-An answer may imitate an anchor. In linear time, `Pattern.split` takes the first half of the anchors as early as
-possible and the others as late as possible. `resolve_split` searches, within limits, for the split in which repeated
-texts are equal and the fewest block marks are unmatched.
+Answers may contain text that looks like an anchor. In linear time, `Pattern.split` places the first half of the anchors
+as early as possible and the second half as late as possible. `resolve_split` runs a limited search for a split in which
+repeated texts are identical and as few block marks as possible are unmatched.
 """
 
 import re
@@ -21,7 +21,7 @@ _LITERAL = re.compile(r"\{(\{[a-z_0-9]+\})\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateSplit:
-    """The text of each slot, and whether another split is possible."""
+    """The text in each slot, and whether other splits are possible."""
 
     values: Mapping[str, str]
     ambiguous: bool
@@ -29,9 +29,9 @@ class TemplateSplit:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A client's template with `{slot}` placeholders. `{{word}}` is a literal `{word}`.
+    """A client's template with `{slot}` placeholders; `{{word}}` stands for a literal `{word}`.
 
-    `anywhere` allows text before the first anchor and after the last.
+    If `anywhere` is True, there may be text before the first anchor and after the last anchor.
     """
 
     template: str
@@ -39,16 +39,16 @@ class Pattern:
 
     @cached_property
     def anchors(self) -> tuple[str, ...]:
-        """Fixed texts."""
+        """The fixed texts before, between, and after the slots."""
         return tuple(_LITERAL.sub(r"\1", part) for part in _SLOT.split(self.template)[::2])
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """Names of the slots in order."""
+        """The names of the slots, in order."""
         return tuple(_SLOT.split(self.template)[1::2])
 
     def split(self, text: str) -> TemplateSplit | None:
-        """Return the exact text of each slot, possibly empty, or None if the text does not match."""
+        """Return the exact text in each slot, or None if the text does not match."""
         first, last = self.anchors[0], self.anchors[-1]
         begin, end = (text.find(first), text.rfind(last)) if self.anywhere else (0, len(text) - len(last))
         if (
@@ -62,7 +62,7 @@ class Pattern:
         return self._between(text, begin + len(first), end, repeated)
 
     def _between(self, text: str, begin: int, end: int, repeated: bool) -> TemplateSplit | None:
-        """The split is unique if the earliest and latest positions are the same."""
+        """The split is unambiguous if the earliest and the latest positions are the same."""
         inner = self.anchors[1:-1]
         early = _earliest(text, inner, begin, end)
         if early is None:
@@ -73,13 +73,13 @@ class Pattern:
         return TemplateSplit(values=self.values(text, begin, chosen, end), ambiguous=repeated or early != late)
 
     def values(self, text: str, begin: int, inner: Sequence[int], end: int) -> dict[str, str]:
-        """Return the texts between the given positions of the inner anchors."""
+        """Return the text in each slot, given the positions of the inner anchors."""
         starts = [begin, *(position + len(anchor) for position, anchor in zip(inner, self.anchors[1:-1], strict=True))]
         return {slot: text[start:stop] for slot, start, stop in zip(self.slots, starts, [*inner, end], strict=True)}
 
 
 def literal(text: str) -> str:
-    """Escape a fixed text for use in a template."""
+    """Escape text so that it can be used as fixed text in a template."""
     return re.sub(r"\{[a-z_0-9]+\}", r"{\g<0>}", text)
 
 
@@ -88,7 +88,6 @@ TEMPLATES: dict[str, Pattern] = {
     for section, texts in read_yaml(Path(__file__).with_name("templates.yaml")).items()
     for name, text in texts.items()
 }
-"""All client templates by name."""
 
 
 def _earliest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int] | None:
@@ -112,20 +111,18 @@ def _latest(text: str, anchors: Sequence[str], begin: int, end: int) -> list[int
 
 
 _MAX_POSITIONS = 5_000
-"""Maximum number of positions to try."""
 
 _CHARACTERS_PER_POSITION = 1_000
-"""Comparing this many repeated characters counts as one position."""
+"""Comparing this many characters of repeated texts counts as one position."""
 
 _MAX_WAYS = 100
 _MAX_MARKS = 100_000
-"""Maximum number of block marks counted over all ways."""
+"""Maximum number of block marks to count, over all splits together."""
 
 Blocks = Sequence[tuple[str, str]]
-"""Start and end of each template block."""
 
 Way = tuple[tuple[int, int], ...]
-"""Start and end of each slot's text."""
+"""A possible split: the start and end positions of the text in each slot."""
 
 
 def resolve_split(
@@ -152,8 +149,6 @@ def resolve_split(
 
 @dataclass
 class _Search:
-    """Enumerates all ways to split a text, earliest anchors first."""
-
     pattern: Pattern
     text: str
     same: Mapping[str, str]
@@ -178,7 +173,7 @@ class _Search:
     def _ends(self, index: int, start: int) -> Iterator[int]:
         slot, anchor = self.pattern.slots[index], self.pattern.anchors[index + 1]
         last = index + 1 == len(self.pattern.slots)
-        final = len(self.text) - len(anchor)  # end of the last text
+        final = len(self.text) - len(anchor)  # where the last text ends
         if slot in self.same:
             before, after = self.known[self.same[slot]]
             end = start + after - before
@@ -195,7 +190,6 @@ class _Search:
             self.given_up = self.given_up or len(positions) > _MAX_POSITIONS
 
     def _positions(self, anchor: str) -> list[int]:
-        """Return the first positions of an anchor, including overlaps."""
         if anchor not in self.positions:
             positions = self.positions[anchor] = []
             position = self.text.find(anchor)
@@ -205,8 +199,7 @@ class _Search:
         return self.positions[anchor]
 
 
-Mark = re.Match[str]
-"""The start or end of a block. A start has group 1."""
+Mark = re.Match[str]  # group 1 is set for start marks
 
 
 def _marks(text: str, start: str, end: str) -> list[Mark]:
@@ -232,7 +225,7 @@ def _unmatched_in(begin: int, end: int, marks: Sequence[Mark]) -> int:
 
 
 def latest_split(pattern: Pattern, text: str) -> TemplateSplit | None:
-    """Split at the latest positions, because a question may quote a prompt with its first inner anchor."""
+    """Place all anchors as late as possible, because a question may quote a prompt."""
     split = pattern.split(text)
     if split is None or not split.ambiguous:
         return split

@@ -1,1 +1,1 @@
-"""The server for GPT-4-judge clients and the web page: importable apps around one engine."""
+"""The HTTP server for GPT-4 judge clients, and the web page. Both are ASGI apps that share one engine."""

@@ -1,4 +1,4 @@
-"""Access control: API keys, or known host names for servers without keys."""
+"""Access control by API key or, on servers without keys, by host name."""
 
 import hashlib
 import hmac
@@ -11,10 +11,9 @@ from judgelm.errors import ConfigError
 from judgelm.serving.http_errors import CLOSE, HttpError
 
 Headers = Iterable[tuple[bytes, bytes]]
-"""Header names are in lower case, as in ASGI."""
 
 EVERYONE = ""
-"""The owner of all files, batches and adapters on a server without keys."""
+"""Owner of all files, batches, and adapters on a server without API keys."""
 
 _BEARER = b"bearer "
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -22,7 +21,7 @@ _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]@/?#,]+))(?::\d*)?")
 
 
 class ApiKeys:
-    """API keys of clients, compared in constant time."""
+    """Client API keys, compared in constant time."""
 
     def __init__(self, keys: Iterable[str]) -> None:
         self._digests = [_digest(key.encode()) for key in keys]
@@ -31,9 +30,10 @@ class ApiKeys:
         return bool(self._digests)
 
     def owner(self, headers: Headers) -> str | None:
-        """Return a digest of the request's key, or None if it is missing or invalid. Without keys, return `EVERYONE`.
+        """Return a digest of the request's API key, or None if the key is missing or invalid.
 
-        Keys are read from `Authorization: Bearer KEY`, Azure's `api-key` or Anthropic's `x-api-key`.
+        Accepts `Authorization: Bearer KEY`, Azure's `api-key`, and Anthropic's `x-api-key`. If the server has no keys,
+        the owner is always `EVERYONE`.
         """
         owner = None if self._digests else EVERYONE
         for name, value in headers:
@@ -54,9 +54,9 @@ def _digest(key: bytes) -> bytes:
 
 
 class KnownHosts:
-    """Host names for a server without a key or password: local names, its address and `allowed` names.
+    """Allowed host names on a server without a key or password, to block DNS rebinding and cross-site requests.
 
-    This blocks DNS rebinding and forms on other sites. 0.0.0.0 and :: allow all IP addresses; `*` allows all names.
+    Local names and `host` are always allowed. Binding to 0.0.0.0 or :: also allows any IP address.
     """
 
     def __init__(self, host: str, allowed: Iterable[str] = (), *, way_out: str = "set a key (--api-key-file)") -> None:
@@ -71,7 +71,7 @@ class KnownHosts:
         self._way_out = way_out
 
     def refusal(self, headers: Headers) -> HttpError | None:
-        """Return the error for an unknown host (421) or a page from another site (403)."""
+        """Return a 421 error for an unknown host, a 403 error for a cross-site request, or None."""
         sent: dict[bytes, list[str]] = {b"host": [], b"origin": []}
         for name, value in headers:
             if name in sent:
@@ -80,17 +80,17 @@ class KnownHosts:
         is_known = host in self._names or "*" in self._names or (self._any_address and _is_address(host or ""))
         if host is None or not is_known:
             shown = ", ".join(sent[b"host"])[:100]
-            finding = f"host {shown!r} is not a known name of this server, which has no key or password"
+            finding = f"unknown host {shown!r}; a server without a key or password accepts only known host names"
             return self._error(421, "unknown_host", finding, host)
         for origin in sent[b"origin"]:
             site = _name_in(origin.partition("://")[2])
             if site is None or (site != host and site not in self._names):
-                finding = f"origin {origin[:100]!r} is another site, and this server has no key or password"
+                finding = f"cross-site request from {origin[:100]!r}; this server has no key or password"
                 return self._error(403, "foreign_origin", finding, site)
         return None
 
     def _error(self, status: int, code: str, finding: str, name: str | None) -> HttpError:
-        way_out = f"start it with --allowed-host {name[:100] if name else 'NAME'}, or {self._way_out}"
+        way_out = f"start the server with --allowed-host {name[:100] if name else 'NAME'}, or {self._way_out}"
         return HttpError(status, code, f"{finding}; {way_out}", headers=CLOSE)
 
 

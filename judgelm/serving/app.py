@@ -1,4 +1,4 @@
-"""The ASGI application: OpenAI's API and judgelm's own routes.
+"""The ASGI app, with the OpenAI API and judgelm's own routes.
 
 app = create_app(JudgeHandler(judge, EngineWorker(judge.engine)), ServerSettings(model="my-judge"))
 uvicorn.run(app)
@@ -33,10 +33,10 @@ log = logging.getLogger("judgelm.serving")
 
 _GONE = 499
 _ABOUT = """\
-An LLM judge with OpenAI's API. Prompts from known judging clients are answered in the format that the client expects.
+An LLM judge behind the OpenAI API. Prompts from supported clients are answered in the format that the client expects.
 
-Files, batches and loaded adapters belong to an API key, and other keys get a 404. A server without keys returns 421 for
-unknown host names and 403 for pages from other sites. JSON bodies with duplicate keys get a 400."""
+Files, batches, and loaded adapters belong to an API key; requests with other keys get a 404. A server without keys
+returns 421 for unknown host names and 403 for cross-site requests. JSON bodies with duplicate keys get a 400."""
 
 
 def create_app(
@@ -46,10 +46,10 @@ def create_app(
     *,
     request_log: RequestLog | None = None,
 ) -> FastAPI:
-    """Return the app. Its `state` contains `traffic` (`Traffic`) and `judges` (`ServedJudges`).
+    """Create the app. Its `state` has the attributes `traffic` and `judges`.
 
-    The caller closes the worker, the judge, and the request log. `adapters` are more judges on the same worker, by
-    name. There is no `/docs` because it would load scripts from other servers.
+    The caller must close the worker, the judge, and the request log. `adapters` are additional judges that share the
+    worker, keyed by name. `/docs` is disabled because it would load third-party scripts.
     """
     metrics = Metrics(handler.worker)
     judges = ServedJudges(handler, settings, adapters)
@@ -78,7 +78,7 @@ def create_app(
 def _add_operations(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> None:
     async def live() -> Response:
         if handler.worker.broken is not None:
-            log.error("not healthy: %s", handler.worker.broken)
+            log.error("health check failed: %s", handler.worker.broken)
             raise HttpError(503, "engine_unavailable", "the judge's engine failed; see the server log")
         return json_response({"status": "ok"})
 
@@ -92,10 +92,10 @@ def _add_operations(app: FastAPI, handler: JudgeHandler, metrics: Metrics) -> No
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     plain_text = {"description": "The counters.", "content": {"text/plain": {"schema": {"type": "string"}}}}
-    app.get("/livez", summary="Liveness; also 200 during shutdown", responses=replies("Status"))(live)
+    app.get("/livez", summary="Liveness check; still returns 200 during shutdown", responses=replies("Status"))(live)
     for path in ("/readyz", "/healthz", "/health"):
-        app.get(path, summary="Readiness for requests", responses=replies("Status"))(ready)
-    app.get("/metrics", summary="Counters in Prometheus' text format", responses={200: plain_text})(prometheus)
+        app.get(path, summary="Readiness check", responses=replies("Status"))(ready)
+    app.get("/metrics", summary="Metrics in the Prometheus text format", responses={200: plain_text})(prometheus)
 
 
 def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
@@ -118,10 +118,10 @@ def _add_errors(app: FastAPI, handler: JudgeHandler) -> None:
         return await respond(request, from_routing_error(error.status_code, request.url.path, error.headers))
 
     async def too_deep(request: Request, error: RecursionError) -> Response:
-        return await respond(request, HttpError(400, "invalid_json", "the body is nested too deeply"))
+        return await respond(request, HttpError(400, "invalid_json", "the request body is nested too deeply"))
 
     async def gone(request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=_GONE)  # not read by anyone, but counted in the metrics
+        return Response(status_code=_GONE)  # the client is gone, but the metrics count the response
 
     for kind, on_error in (
         (HttpError, respond), (JudgelmError, judgelm), (ExceptionGroup, several), (HTTPException, routing),

@@ -1,7 +1,7 @@
-"""OpenAI's Batch API: the server answers files of requests in the background.
+"""OpenAI's Batch API: upload a file of requests, and the server processes them in the background.
 
-Files and batches are kept in memory and belong to an API key. All keys have equal storage limits. `judgelm-batch`
-answers the same files without a server.
+Files and batches are kept in memory and belong to an API key. All keys have the same storage limit. `judgelm-batch`
+accepts the same files without a server.
 
 Source: requests and parsers in openai 3.52 (`files`, `batches`).
 """
@@ -30,7 +30,7 @@ from judgelm.serving.settings import ServerSettings
 
 _MAX_FILES = _MAX_BATCHES = 1000
 _MAX_FILE_BYTES = 200 << 20
-_MAX_FORM_BYTES = 64 << 10  # size of an upload without the file
+_MAX_FORM_BYTES = 64 << 10  # size of an upload, excluding the file
 _MAX_FIELDS, _MAX_FIELD_BYTES = 16, 1 << 10
 _MAX_METADATA, _MAX_METADATA_KEY, _MAX_METADATA_VALUE = 16, 64, 512  # OpenAI's limits
 
@@ -59,8 +59,8 @@ class _Store:
     """Files and batches of one API key.
 
     Attributes:
-        bytes: size of files, uploads in progress, and inputs and results of running batches.
-        running: number of running batches, each of which creates up to two files.
+        bytes: total size of files, uploads in progress, and the inputs and results of running batches.
+        running: number of running batches; each can create up to two files.
     """
 
     max_bytes: int
@@ -72,29 +72,31 @@ class _Store:
 
     def take(self, size: int) -> None:
         if self.bytes + size > self.max_bytes:
-            finding = f"files and results of this key are limited to {self.max_bytes:,} bytes in total"
+            finding = f"the files and results of this API key may use at most {self.max_bytes:,} bytes"
             raise HttpError(429, "storage_full", f"{finding}; delete some files", headers=CLOSE)
         self.bytes += size
 
     def check_count(self, new: int) -> None:
         if len(self.files) + 2 * self.running + new > _MAX_FILES:
-            finding = f"{len(self.files)} files and {self.running} running batches; the limit is {_MAX_FILES} files"
-            raise HttpError(429, "too_many_files", f"{finding}; delete some", headers=CLOSE)
+            finding = (
+                f"{len(self.files)} files and {self.running} running batches exceed the limit of {_MAX_FILES} files"
+            )
+            raise HttpError(429, "too_many_files", f"{finding}; delete some files", headers=CLOSE)
 
     def file(self, file_id: str) -> _File:
         if file_id not in self.files:
-            message = f"file {file_id[:60]!r} not found; files are lost when the server stops"
+            message = f"file {file_id[:60]!r} not found; files are deleted when the server stops"
             raise HttpError(404, "file_not_found", message)
         return self.files[file_id]
 
     def batch(self, batch_id: str) -> Row:
         if batch_id not in self.batches:
-            message = f"batch {batch_id[:60]!r} not found; the server keeps the last {_MAX_BATCHES} until it stops"
+            message = f"batch {batch_id[:60]!r} not found; only the last {_MAX_BATCHES} batches are kept in memory"
             raise HttpError(404, "batch_not_found", message)
         return self.batches[batch_id]
 
     def add_batch(self, batch: Row) -> None:
-        """Store a batch. If the limit is exceeded, drop the oldest finished batch."""
+
         self.batches[batch["id"]] = batch
         ended = (name for name, each in self.batches.items() if each["status"] not in ("in_progress", "cancelling"))
         if len(self.batches) > _MAX_BATCHES and (oldest := next(ended, None)):
@@ -102,7 +104,7 @@ class _Store:
 
 
 class BatchFiles:
-    """A server's files and batches, separate for each API key."""
+    """A server's files and batches, stored separately for each API key."""
 
     def __init__(self, judges: ServedJudges, settings: ServerSettings, traffic: Traffic) -> None:
         self._judges, self._settings, self._traffic = judges, settings, traffic
@@ -113,15 +115,15 @@ class BatchFiles:
         """Return the routes for files and batches."""
         router = APIRouter()
         for method, path, summary, endpoint in (
-            ("POST", "/v1/files", "Upload a file of requests", self._upload),
-            ("GET", "/v1/files", "List the files of this key", self._list_files),
+            ("POST", "/v1/files", "Upload a batch input file", self._upload),
+            ("GET", "/v1/files", "List the files of this API key", self._list_files),
             ("GET", "/v1/files/{file_id}", "Show a file", self._show_file),
             ("DELETE", "/v1/files/{file_id}", "Delete a file", self._delete_file),
             ("GET", "/v1/files/{file_id}/content", "Download a file", self._content),
-            ("POST", "/v1/batches", "Answer the requests of a file", self._create),
-            ("GET", "/v1/batches", "List the batches of this key", self._list_batches),
+            ("POST", "/v1/batches", "Create a batch from an uploaded file", self._create),
+            ("GET", "/v1/batches", "List the batches of this API key", self._list_batches),
             ("GET", "/v1/batches/{batch_id}", "Show a batch", self._show_batch),
-            ("POST", "/v1/batches/{batch_id}/cancel", "Cancel a batch once its running requests finish", self._cancel),
+            ("POST", "/v1/batches/{batch_id}/cancel", "Cancel a batch; requests in flight still finish", self._cancel),
         ):
             router.add_api_route(path, endpoint, methods=[method], summary=summary, response_model=None)
         return router
@@ -144,7 +146,7 @@ class BatchFiles:
             file = await self._read_form(request, take)
         finally:
             store.bytes -= arrived
-        store.check_count(1)  # other uploads may have finished meanwhile
+        store.check_count(1)  # other uploads may have finished in the meantime
         store.take(len(file.content))
         store.files[file.id] = file
         return json_response(file.row())
@@ -158,17 +160,17 @@ class BatchFiles:
             ):
                 sent, purpose = form.get("file"), form.getlist("purpose")
                 if not isinstance(sent, UploadFile) or purpose != ["batch"]:
-                    raise HttpError(400, "invalid_value", 'expected "file", and "purpose" set to batch', param="file")
+                    raise HttpError(400, "invalid_value", 'expected a "file" with "purpose": "batch"', param="file")
                 content = await sent.read()
         except HTTPException as error:
-            raise HttpError(400, "invalid_form", f"the form cannot be read: {error.detail}", headers=CLOSE) from error
-        except UnicodeError as error:  # from the charset in the form
-            raise HttpError(400, "invalid_form", "the form cannot be read: expected UTF-8", headers=CLOSE) from error
+            raise HttpError(400, "invalid_form", f"cannot parse the form: {error.detail}", headers=CLOSE) from error
+        except UnicodeError as error:  # from the charset of a form field
+            raise HttpError(400, "invalid_form", "cannot parse the form: expected UTF-8", headers=CLOSE) from error
         except OSError as error:  # from the temporary file
             log.error("upload failed: %s", error)
             raise HttpError(507, "storage_full", "the disk is full; see the server log", headers=CLOSE) from error
         if len(content) > _MAX_FILE_BYTES:
-            raise HttpError(413, "body_too_large", f'"file": exceeds {_MAX_FILE_BYTES} bytes', param="file")
+            raise HttpError(413, "body_too_large", f'"file": larger than {_MAX_FILE_BYTES} bytes', param="file")
         return _File(name=(sent.filename or "requests.jsonl")[:_MAX_NAME], purpose="batch", content=content)
 
     async def _list_files(self, request: Request) -> Response:
@@ -231,7 +233,9 @@ class BatchFiles:
             store.bytes -= input_bytes
             _keep_results(store, batch, results)
             if ended == "completed" and counts["completed"] + counts["failed"] < counts["total"]:
-                _fail(batch, "storage_full", "storage limit reached; delete files and resubmit the remaining requests")
+                _fail(
+                    batch, "storage_full", "storage limit reached; delete files, then resubmit the remaining requests"
+                )
             else:
                 batch |= {"status": ended, f"{ended}_at": int(time.time())}
 
@@ -259,7 +263,7 @@ def _new_batch(body: Mapping[str, Any], store: _Store) -> tuple[Row, _File]:
         isinstance(value, str) and len(name) <= _MAX_METADATA_KEY and len(value) <= _MAX_METADATA_VALUE
         for name, value in metadata.items()
     ):
-        limits = f"at most {_MAX_METADATA} strings of at most {_MAX_METADATA_VALUE} characters"
+        limits = f"at most {_MAX_METADATA} strings of up to {_MAX_METADATA_VALUE} characters"
         raise InputError(f'"metadata": expected {limits}')
     now = int(time.time())
     batch: Row = {
@@ -276,9 +280,9 @@ def _rows_of_batch(file: _File, endpoint: str) -> list[Row]:
     try:
         rows = read_requests(file.content.decode())
     except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 at byte {error.start + 1}") from error
+        raise InputError(f"invalid UTF-8 at byte {error.start + 1}") from error
     if others := [row for row in rows if row["url"] != endpoint]:
-        raise InputError(f'custom_id {others[0]["custom_id"]!r}: its "url" is not {endpoint}')
+        raise InputError(f'custom_id {others[0]["custom_id"]!r}: "url" does not match the batch endpoint {endpoint}')
     return rows
 
 

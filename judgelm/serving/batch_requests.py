@@ -17,7 +17,6 @@ from judgelm.serving.openai_routes import CHAT, PLAIN, Reader, Writer, model_nam
 from judgelm.serving.responses_and_messages import OTHER_APIS
 
 MAX_CONCURRENT = 64
-"""Maximum number of requests per key in the engine's queue."""
 
 _RETRY_S = 0.2
 Row = dict[str, Any]
@@ -34,14 +33,13 @@ ROUTES: dict[str, tuple[Reader, Writer]] = {
     PLAIN: (read_completion, partial(_completion_row, True)),
     **OTHER_APIS,
 }
-"""Request reader and reply writer for each route."""
 
 
 def read_requests(text: str) -> list[Row]:
-    """Read the requests of a batch file.
+    """Parse the requests in a batch input file.
 
     Raises:
-        InputError: a line is invalid, or an id appears twice.
+        InputError: a line is invalid, or an id is not unique.
     """
     rows: list[Row] = []
     seen: set[str] = set()
@@ -51,7 +49,7 @@ def read_requests(text: str) -> list[Row]:
         try:
             row = strict_json(line)
         except ValueError as error:
-            raise InputError(f"line {number}: not JSON: {error}") from error
+            raise InputError(f"line {number}: invalid JSON: {error}") from error
         if not isinstance(row, dict) or not isinstance(row.get("body"), dict):
             raise InputError(f'line {number}: expected an object with "custom_id", "url" and "body"')
         name = row.get("custom_id")
@@ -63,7 +61,7 @@ def read_requests(text: str) -> list[Row]:
         seen.add(name)
         rows.append(row)
     if not rows:
-        raise InputError("no requests; the file is empty")
+        raise InputError("the file is empty; expected one request per line")
     return rows
 
 
@@ -75,14 +73,14 @@ async def answer_rows(
     stopped: Callable[[], bool] = lambda: False,
     slots: asyncio.Semaphore | None = None,
 ) -> None:
-    """Answer requests concurrently.
+    """Process requests concurrently.
 
     Args:
-        rows: from `read_requests`.
+        rows: requests from `read_requests`.
         find: returns the judge for a model name.
-        done: called with each result as soon as it is available.
-        stopped: returns True if no more requests should start.
-        slots: limits the number of queued requests. Share it between concurrent batches.
+        done: called with each result as it completes.
+        stopped: returns True once no more requests should start.
+        slots: limits the number of queued requests; share it between concurrent batches.
     """
     slots = slots or asyncio.Semaphore(MAX_CONCURRENT)
 

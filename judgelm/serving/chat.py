@@ -1,4 +1,4 @@
-"""Ordinary chats: the model answers a prompt that no dialect recognises."""
+"""Ordinary chats: the model answers prompts that no dialect recognises."""
 
 from collections.abc import Sequence
 
@@ -11,25 +11,25 @@ from judgelm.serving.chat_response import ChatResponse, UnjudgedError
 
 _DEFAULT_MAX_TOKENS = 512
 _DEFAULT_TEMPERATURE = 1.0  # OpenAI's default
-_INCOMPLETE = "\ufffd"  # decoded from a character whose last bytes are missing
+_INCOMPLETE = "\ufffd"  # what an incomplete UTF-8 character decodes to
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
 def ask(request: Request) -> RequestFlow[Completion]:
-    """Yield a request and return its completion."""
+    """Send one request to the engine and return its completion."""
     [completion] = yield [request]
     return completion
 
 
 def model_request(request: ChatRequest) -> Request:
-    """Return the engine's request for an ordinary chat.
+    """Return the engine request for an ordinary chat.
 
-    The default seed is a hash of the messages, so that equal requests get equal replies.
+    The default seed is a hash of the messages, so that identical requests get identical replies.
     """
     if request.forced_tool is not None or request.schema is not None or request.json_object:
         raise InputError(
-            '"tool_choice", "response_format": not supported in ordinary chats (this prompt is not a known judge '
-            "prompt); request plain text"
+            '"tool_choice", "response_format": not supported in ordinary chats, and this prompt is not a known judge '
+            "prompt; request plain text"
         )
     temperature = _DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
     message_hash = digest("\0".join(message.role + message.text for message in request.messages))
@@ -44,7 +44,7 @@ def model_request(request: ChatRequest) -> Request:
 
 
 def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
-    """Return the model's answer."""
+    """Convert the model's completion to a response."""
     reasons = completion.finish_reasons
     if failure := next((reason for reason in reasons if reason in ("error", "too_long")), None):
         raise UnjudgedError(Unparsed("engine" if failure == "error" else "too_long", "", completion.error))
@@ -60,17 +60,17 @@ def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
 
 
 def chat_notes(request: ChatRequest) -> tuple[str, ...]:
-    """Return notes on an ordinary chat's answer."""
+    """Return notes about the response to an ordinary chat."""
     notes = ["unrecognised prompt; answered as an ordinary chat"]
     if request.logprobs:
         notes.append("log-probabilities are not supported in ordinary chats")
     if request.ignored:
-        notes.append(f"ignored in ordinary chats: {', '.join(request.ignored)}")
+        notes.append(f"these fields are ignored in ordinary chats: {', '.join(request.ignored)}")
     return tuple(notes)
 
 
 def check_chat(engine: Engine) -> None:
-    """Raise ConfigError if the engine does not support chats. Call this before a worker uses it."""
+    """Raise ConfigError if the engine does not support chats. Call this before a worker uses the engine."""
     hello = model_request(ChatRequest(messages=(Message(role="user", text="Hello"),), max_tokens=1))
     try:
         engine.submit([hello])
@@ -80,9 +80,9 @@ def check_chat(engine: Engine) -> None:
 
 
 def stable_text(text: str, stop: Sequence[str]) -> str:
-    """Return the part of an unfinished reply that further tokens cannot change.
+    """Return the part of an unfinished reply that later tokens cannot change.
 
-    This drops an incomplete character or a possible start of a stop string at the end.
+    This drops a trailing incomplete character and anything that could be the start of a stop string.
     """
     text = text.rstrip(_INCOMPLETE)
     stopped = Sampling(max_tokens=1, stop=tuple(stop)).cut_at_stop(text)
@@ -105,5 +105,5 @@ def _prompt(request: ChatRequest) -> Prompt:
 
 def _role(index: int, message: Message) -> Role:
     if message.role not in _ROLES:
-        raise InputError(f'"messages", {index}: role {message.role!r} is not supported; available: {", ".join(_ROLES)}')
+        raise InputError(f'"messages", {index}: unsupported role {message.role!r}; expected one of {", ".join(_ROLES)}')
     return _ROLES[message.role]

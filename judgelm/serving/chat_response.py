@@ -1,4 +1,4 @@
-"""The response to a chat request, and its errors."""
+"""Responses and errors for chat requests."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from judgelm.records import Unparsed
 
 
 class UnrecognisedError(InputError):
-    """No dialect recognises the prompt, and ordinary chats are off."""
+    """No dialect recognises the prompt, and ordinary chats are disabled."""
 
 
 class UnjudgedError(JudgelmError):
-    """There is no readable verdict. `failure` contains the reason."""
+    """The judge did not return a valid verdict; `failure` explains why."""
 
     def __init__(self, failure: Unparsed) -> None:
         wrote = f"; the judge wrote {failure.text!r}" if failure.text and failure.why else ""
@@ -22,12 +22,12 @@ class UnjudgedError(JudgelmError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatResponse:
-    """The reply to a client, with its costs and notes.
+    """The reply to a client, with token counts and notes.
 
     Attributes:
         dialect: None for an ordinary chat.
-        thinking: reasoning text before each reply.
-        finish_reasons: `stop` or `length` per text of an ordinary chat. Verdicts always end with `stop`.
+        thinking: the model's thinking before each reply.
+        finish_reasons: `stop` or `length` for each reply in an ordinary chat; empty for verdicts.
     """
 
     reply: Reply

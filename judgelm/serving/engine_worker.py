@@ -1,6 +1,6 @@
-"""Run an engine in a separate thread, shared by all requests and pages.
+"""Runs an engine in a separate thread, shared by all requests.
 
-All flows in flight share the engine's batch, as in a batch run. Equal flows are judged only once.
+As in batch runs, all flows in flight share the engine's batch. Identical flows run only once.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class _Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerCounts:
-    """Counts of flows. `joined` flows waited for an equal flow. All futures of `dropped` flows were cancelled."""
+    """Flow counts. `joined` flows waited for an identical flow; `dropped` flows had all their futures cancelled."""
 
     submitted: int = 0
     joined: int = 0
@@ -60,11 +60,11 @@ class EngineWorker:
     """Runs flows from many callers in one thread.
 
     Args:
-        engine: closed by the caller after the worker.
+        engine: the caller must close the worker first, then the engine.
         max_queue: maximum number of flows in flight, including the engine's batch.
 
     Attributes:
-        broken: reason the engine failed, or None while it works.
+        broken: why the engine failed, or None if it is healthy.
     """
 
     def __init__(self, engine: Engine, *, max_queue: int = 4096) -> None:
@@ -88,13 +88,13 @@ class EngineWorker:
     ) -> "Future[Result]":
         """Start a flow and return a future for its result. Cancelling the future drops the flow.
 
-        Flows with equal keys share one result. `listener` is called in the engine's thread with each partial reply, and
-        must not block.
+        Flows with the same key share one result. `listener` receives each partial reply in the engine thread and must
+        not block.
 
         Raises:
             BusyError: the queue is full.
             EngineError: the engine has failed.
-            ShutdownError: the worker is closing.
+            ShutdownError: the worker is shutting down.
         """
         future: Future[Result] = Future()
         with self._lock:
@@ -121,18 +121,18 @@ class EngineWorker:
 
     @property
     def in_flight(self) -> int:
-        """Number of flows in flight, including those in the engine."""
+        """Number of flows in flight, including flows in the engine."""
         return len(self._in_flight)
 
     def retry_after_s(self) -> int:
-        """Estimate the seconds until the queue is empty, at the recent rate. The minimum is 1."""
+        """Estimate how many seconds (at least 1) the queue takes to drain at the recent rate."""
         if len(self._finished) < 2:
             return 1
         elapsed = self._finished[-1] - self._finished[0]
         return max(1, math.ceil(self.in_flight * elapsed / (len(self._finished) - 1)))
 
     def close(self, finish_s: float = 0.0) -> int:
-        """Reject new flows, wait up to `finish_s` for flows in flight, and return the number left unfinished."""
+        """Reject new flows, wait up to `finish_s` for flows in flight, and return how many did not finish."""
         self._closing = True
         until = time.monotonic() + finish_s
         while self._in_flight and self._thread.is_alive() and time.monotonic() < until:
@@ -142,7 +142,7 @@ class EngineWorker:
         return left
 
     def give_up(self) -> int:
-        """Reject new flows, fail those in flight, and return their number."""
+        """Reject new flows, fail all flows in flight, and return how many failed."""
         self._closing = True
         return self._fail_all(ShutdownError(_SHUTDOWN))
 
@@ -168,12 +168,11 @@ class EngineWorker:
             ):  # fmt: skip
                 self._driven.discard(outcome.job)
                 self._finish(outcome)
-        except Exception as error:  # of any kind, because every future must end
+        except Exception as error:  # whatever happens, no future may be left pending
             self.broken = f"the engine failed: {error}"
             self._fail_all(EngineError(self.broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
-        """Yield None if there is no new job. Block only while the engine is idle."""
         while not (self._closing and not self._in_flight):
             try:
                 job = self._arrived.get_nowait() if self._driven else self._arrived.get(timeout=_IDLE_S)
@@ -237,7 +236,7 @@ _UPDATE_INTERVAL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PartialReply:
-    """A partial reply: `text` after `line`. If `text` is a `reason`, `line` is the score line, else empty."""
+    """A reply in progress. If `text` is a reason, `reason` is set and `line` contains the score line."""
 
     line: str
     text: str
@@ -246,7 +245,7 @@ class PartialReply:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[Result]):
-    """The flow has ended."""
+    """The result of a finished flow."""
 
     result: Result
 
@@ -254,7 +253,7 @@ class Finished(Generic[Result]):
 async def stream_flow(
     worker: EngineWorker, begin: Callable[[], RequestFlow[Result]], *, key: Hashable | None = None
 ) -> AsyncGenerator[tuple[PartialReply, ...] | Finished[Result], None]:
-    """Yield partial replies when they change, then the result. Closing the generator drops the flow."""
+    """Yield partial replies as they change, then the result. Closing the generator drops the flow."""
     latest: dict[str, PartialReply] = {}
 
     def update(request: Request, text: str) -> None:

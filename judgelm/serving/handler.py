@@ -1,6 +1,6 @@
-"""Handle client requests without HTTP: recognise the prompt, judge it, and reply in the client's format.
+"""Handles client requests, independently of HTTP: recognises the prompt, judges, and replies in the client's format.
 
-All judges of a server share one `EngineWorker`, and therefore one engine.
+All judges on a server share one `EngineWorker` and thus one engine.
 """
 
 import asyncio
@@ -29,23 +29,23 @@ from judgelm.serving.judge_result import judge_result
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks
 
 _CACHED_MODES = 256
-_MAX_SYNC_CHARACTERS = 20_000  # longer requests are parsed in a thread, because parsing blocks the event loop
+_MAX_SYNC_CHARACTERS = 20_000  # longer requests are parsed in a thread to avoid blocking the event loop
 
-_WAYS_OUT = "use a known client's prompt, describe this one with --prompts FILE, or start the server with --chat"
-_NO_CHAT = "it asks for a verdict in an unknown format; describe it with --prompts FILE"
+_WAYS_OUT = "use a supported client's prompt, describe yours with --prompts FILE, or start the server with --chat"
+_NO_CHAT = "it asks for a verdict, but the format is unknown; describe the prompt with --prompts FILE"
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerOptions:
-    """Options of a `JudgeHandler`.
+    """Options for `JudgeHandler`.
 
     Attributes:
-        chat: answer unrecognised prompts as ordinary chats, unless they ask for a verdict.
-        both_orders: judge pairs in both orders, and three or more answers once per position.
-        reasons: generate reasons if they fit into the reply.
-        prompts: custom dialects, which are tried first.
+        chat: treat unrecognised prompts as ordinary chats, unless they ask for a verdict.
+        both_orders: judge pairs in both orders, and show three or more answers once in each position.
+        reasons: generate reasons if the reply has room for them.
+        prompts: custom dialects, tried before the built-in ones.
         learn: called with each unrecognised request.
     """
 
@@ -63,10 +63,10 @@ _Recognised = tuple[Dialect, JudgeTask, tuple[ModeTask, ...]]
 
 
 class JudgeHandler:
-    """Answers the requests of one judge. Call its methods from one event loop.
+    """Handles requests for one judge. All methods must be called from the same event loop.
 
     Attributes:
-        adapter: this judge's adapter, if judges share the engine.
+        adapter: this judge's LoRA adapter, if several judges share the engine.
         in_flight: number of requests in progress.
     """
 
@@ -81,12 +81,12 @@ class JudgeHandler:
         )
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
-        """Answer a request. Cancelling drops the work.
+        """Respond to a request. Cancelling the call drops the work.
 
         Raises:
-            UnrecognisedError: no dialect recognises the prompt, and ordinary chats are off.
-            UnjudgedError: there is no readable verdict.
-            InputError: an ordinary chat has unsupported fields.
+            UnrecognisedError: no dialect recognises the prompt, and ordinary chats are disabled.
+            UnjudgedError: the judge did not return a valid verdict.
+            InputError: the request is for an ordinary chat and has unsupported fields.
             BusyError: the queue is full.
             EngineError: the engine failed.
         """
@@ -98,7 +98,7 @@ class JudgeHandler:
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """Yield the growing first text of an ordinary chat, then the response. A verdict yields only the response.
+        """Yield the growing reply of an ordinary chat, then the response. Verdicts yield only the response.
 
         Closing the generator drops the work. Raises the same errors as `respond`.
         """
@@ -114,15 +114,15 @@ class JudgeHandler:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)
                     if not response.reply.texts[0].startswith(written):
-                        raise EngineError("a replica was lost during this reply, and the retry returned different text")
+                        raise EngineError("a replica failed during this reply, and the retry produced different text")
                     yield response
                 elif (text := stable_text(step[0].text, request.stop)) != written and text.startswith(written):
                     yield (written := text)
 
     async def run_task(self, task: ModeTask) -> Judgment:
-        """Judge a sample. Cancelling drops the work."""
+        """Judge a sample. Cancelling the call drops the work."""
         if task.sample.images and not self.judge.engine.supports_images:
-            raise InputError('field "images": this judge does not support images; omit them')
+            raise InputError('field "images": this judge does not support images')
         [judgment] = await self._run_tasks([task])
         return judgment
 
@@ -151,8 +151,8 @@ class JudgeHandler:
         dialect, task, tasks = recognised
         if self.judge.template.reading == "reward" and not all(len(each.sample.answers) == 2 for each in tasks):
             raise InputError(
-                "the judge is a reward model without a scale, so it can only compare two answers; "
-                "for rewards, call /v1/judge with mode reward"
+                "this judge is a reward model without a score scale, so it can only compare two answers; "
+                "to get rewards, call /v1/judge with mode reward"
             )
         judgments = await self._run_tasks(tasks)
         for judgment in judgments:
@@ -178,7 +178,7 @@ class JudgeHandler:
             mode = self._mode(task.mode, json.dumps(task.options, sort_keys=True))
             sample = checked_sample(task.sample, mode)
             if mode.ignores_id and getattr(mode, "temperature", None) == 0:
-                sample = replace(sample, id="-")  # the id has no effect; equal samples are judged once
+                sample = replace(sample, id="-")  # the id has no effect, so identical samples are judged only once
             flows.append((partial(mode, sample), self._key(mode, sample)))
         judgments = await self._run_all(flows)
         return [replace(judgment, sample_id=task.sample.id) for judgment, task in zip(judgments, tasks, strict=True)]
@@ -207,6 +207,5 @@ class JudgeHandler:
         return begin if self.adapter is None else partial(with_adapter, begin, self.adapter)
 
     def _key(self, *parts: object) -> str:
-        """Equal keys mean equal results."""
         parts_repr = repr((self.adapter, *parts)).encode(errors="surrogatepass")
         return hashlib.blake2b(parts_repr, digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's format, and limits on bodies and answers."""
+"""Errors in OpenAI's format, request parsing, and time and size limits."""
 
 import asyncio
 import json
@@ -25,11 +25,11 @@ _TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 CLOSE = {"Connection": "close"}
-"""Header for replies to unread bodies, so that the rest is not read as the next request."""
+"""Closes the connection, so that the rest of an unread body is not parsed as the next request."""
 
 
 class HttpError(Exception):
-    """An error with its HTTP status and code."""
+    """An error with an HTTP status and an error code."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class HttpError(Exception):
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
-        """Return the HTTP response."""
+        """Return the error as an HTTP response."""
         return Response(self.body(), self.status, self.headers, "application/json")
 
     def body(self) -> bytes:
@@ -58,7 +58,7 @@ class HttpError(Exception):
 
 
 def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
-    """Return the HTTP error for a judgelm error. `retry_after_s` is used if the server is busy."""
+    """Convert a judgelm error to an HTTP error. `retry_after_s` applies if the server is busy."""
     match error:
         case UnrecognisedError():
             return HttpError(400, "unrecognised_prompt", str(error))
@@ -86,7 +86,7 @@ def from_judgelm_error(error: JudgelmError, retry_after_s: int) -> HttpError:
 
 
 def from_routing_error(status: int, path: str, headers: Mapping[str, str] | None) -> HttpError:
-    """Return the HTTP error for an unknown path or method."""
+    """Convert an error from the router."""
     finding = "route not found" if status == 404 else "method not allowed"
     code, message = _CODES.get(status, "invalid_request"), f"{path[:200]}: {finding}; see /openapi.json"
     return HttpError(status, code, message, headers=headers)
@@ -99,11 +99,11 @@ _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class _JsonError(ValueError):
-    """JSON that Python accepts but `strict_json` rejects."""
+    """JSON that Python's parser accepts but `strict_json` rejects."""
 
 
 async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
-    """Read a request's body as a JSON object."""
+    """Read the request body and parse it as a JSON object."""
     async with limited_body(request, settings, settings.max_body_bytes) as limited:
         raw = await limited.body()
     return parse_json(raw)
@@ -114,33 +114,33 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     try:
         body = strict_json(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise HttpError(400, "invalid_json", "the body cannot be read: expected JSON in UTF-8") from error
+        raise HttpError(400, "invalid_json", "cannot parse the request body: expected JSON in UTF-8") from error
     except ValueError as error:
-        raise HttpError(400, "invalid_json", f"the body cannot be read: {error}") from error
+        raise HttpError(400, "invalid_json", f"cannot parse the request body: {error}") from error
     if not isinstance(body, dict):
-        raise HttpError(400, "invalid_json", "expected a JSON object as the body")
+        raise HttpError(400, "invalid_json", "expected a JSON object as the request body")
     return body
 
 
 def strict_json(text: str) -> Any:
-    """Parse JSON, rejecting duplicate keys, infinite numbers and invalid UTF-8."""
+    """Parse JSON. Duplicate keys, infinite numbers, and lone surrogates are rejected."""
     try:
         value = _DECODER.decode(text)
         if _ESCAPED_SURROGATE.search(text):  # tokenizers reject lone surrogates
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise _JsonError("it contains a lone surrogate, which is not valid UTF-8") from error
+        raise _JsonError("contains a lone surrogate, which is not valid in UTF-8") from error
     except RecursionError as error:
-        raise _JsonError("it is nested too deeply") from error
+        raise _JsonError("nested too deeply") from error
     except ValueError as error:
         if isinstance(error, json.JSONDecodeError | _JsonError):
             raise
-        raise _JsonError("it has a number with too many digits") from error
+        raise _JsonError("contains a number with too many digits") from error
     return value
 
 
 def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected: str) -> Field | None:
-    """Return a field of a body, or None if it is missing or null. InputError: the type is wrong."""
+    """Return a field, or None if it is missing or null. Raise InputError if the type is wrong."""
     value = body.get(name)
     if value is None or isinstance(value, kind):
         return value
@@ -148,12 +148,12 @@ def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected:
 
 
 def json_response(row: Mapping[str, Any]) -> Response:
-    """Return a JSON response."""
+    """Return a row as a JSON response."""
     return Response(json.dumps(row, allow_nan=False).encode(), media_type="application/json")
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:
-    """Wait for an answer until the client disconnects or the time is up. Read the body first."""
+    """Wait for an answer until the client disconnects or the request times out. Read the body first."""
     working = asyncio.ensure_future(work)
     disconnect = asyncio.ensure_future(request.receive())
     try:
@@ -171,12 +171,12 @@ async def wait_for_answer(work: Awaitable[Result], request: Request, settings: S
 
 
 def timeout_error(settings: ServerSettings) -> HttpError:
-    """Return the error for a late answer."""
-    return HttpError(504, "timeout", f"no answer within {settings.request_timeout_s:g} s; try again later")
+    """Return the error for a request that timed out."""
+    return HttpError(504, "timeout", f"the request timed out after {settings.request_timeout_s:g} s; try again later")
 
 
 def shutdown_error() -> HttpError:
-    """Return the error for a request during shutdown."""
+    """Return the error for requests during shutdown."""
     headers = {"Retry-After": "5", **CLOSE}
     return HttpError(503, "shutting_down", "the server is shutting down; try again later", headers=headers)
 
@@ -185,13 +185,13 @@ def shutdown_error() -> HttpError:
 async def limited_body(
     request: Request, settings: ServerSettings, max_bytes: int, take: Callable[[int], None] = lambda size: None
 ) -> AsyncIterator[Request]:
-    """Return the request with limits on its body. Read the body within the block.
+    """Limit the size of the body and the time to receive it. Read the body inside the block.
 
-    The client has `body_timeout_s` for each `max_body_bytes`, or part of it.
+    The client has `body_timeout_s` for each `max_body_bytes` of the body.
     """
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)
-    too_large = HttpError(413, "body_too_large", f"the body exceeds {max_bytes} bytes", headers=CLOSE)
+    too_large = HttpError(413, "body_too_large", f"the request body is larger than {max_bytes} bytes", headers=CLOSE)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > max_bytes:
         raise too_large
@@ -202,7 +202,7 @@ async def limited_body(
         message = await request.receive()
         arrived = len(message.get("body", b""))
         size += arrived
-        if size > max_bytes:  # chunked, without a content-length
+        if size > max_bytes:  # chunked, so there is no content-length
             raise too_large
         take(arrived)
         timeout.reschedule(began + settings.body_timeout_s * max(1.0, size / settings.max_body_bytes))
@@ -212,19 +212,19 @@ async def limited_body(
         async with asyncio.timeout(settings.body_timeout_s) as timeout:
             yield Request(request.scope, receive)
     except TimeoutError:
-        late = f"the body did not arrive within {settings.body_timeout_s:g} s"
+        late = f"the request body did not arrive within {settings.body_timeout_s:g} s"
         raise HttpError(408, "request_timeout", late, headers=CLOSE) from None
 
 
 def _finite(number: str) -> float:
     value = float(number)
     if math.isinf(value):
-        raise _JsonError(f"{number[:40]} is too large")
+        raise _JsonError(f"number {number[:40]} is too large")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _JsonError(f"{name} is not JSON")
+    raise _JsonError(f"{name} is not valid JSON")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in row if names.count(name) > 1)
-        raise _JsonError(f"key {json.dumps(repeated[:100])} appears twice in one object; keep one of them")
+        raise _JsonError(f"key {json.dumps(repeated[:100])} appears twice in the same object; keep only one")
     return row
 
 

@@ -1,4 +1,4 @@
-"""Compute the result of a client's task from its judgment."""
+"""Converts a judgment to the result of a client's task."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -11,19 +11,19 @@ from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9
-"""Decimals kept, so that float noise does not decide at 0.5 or a client's limit."""
+"""Round to this many decimals, so that float noise cannot flip a verdict at 0.5 or at a client's threshold."""
 
 Line = tuple[tuple[float, ...], float]
-"""Scores in the order shown by the client, and their probability."""
+"""Scores in the client's order of answers, and their probability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PromptScores:
-    """Scores from one prompt, in the order shown by the client.
+    """Scores from one prompt, in the client's order of answers.
 
     Attributes:
-        lines: score lines and their probabilities, which need not sum to 1.
-        note: reason there is only one score line; empty for a distribution.
+        lines: score lines with their probabilities, which need not sum to 1.
+        note: explains why there is only one score line; empty for a distribution.
     """
 
     lines: tuple[Line, ...]
@@ -34,7 +34,7 @@ class _PromptScores:
 
 
 def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, float], draws: int) -> JudgeResult:
-    """Compute a task's result from a judgment with a verdict. `sample_id` seeds the draws."""
+    """Compute the result of a task. The judgment must have a verdict; its `sample_id` seeds the draws."""
     prompts = [_of_words(judgment, scale)] if judgment.reads_words else []
     prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
     notes = [task.doubt, *(scores.note for scores in prompts)]
@@ -61,20 +61,20 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
 
 
 def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
-    """Give pairs judged by verdict words the ends of the scale, weighted by P(first better)."""
+    """Verdict words have no scores, so use the ends of the scale, weighted by P(first better)."""
     assert judgment.scores is not None, "checked before"
     if judgment.probability is None:
         return _PromptScores(lines=((judgment.scores, 1.0),), expected=judgment.scores)
     low, high = scale
     first = judgment.probability
     scores = judgment.scores
-    if any(len(shown.order) == 1 and shown.grades is None for shown in judgment.shown):  # rewards have no scale
+    if any(len(shown.order) == 1 and shown.grades is None for shown in judgment.shown):  # rewards are not on a scale
         scores = (low + (high - low) * first, high - (high - low) * first)
     return _PromptScores(lines=(((high, low), first), ((low, high), 1 - first)), expected=scores, first_better=first)
 
 
 def likeliest_winner(first_better: float, tie: float) -> Winner:
-    """Return the most likely of first better, second better and tie. If the first two are equal, return a tie."""
+    """Return the most likely outcome; if both answers are equally likely to be better, return a tie."""
     first, second = first_better - tie / 2, 1 - first_better - tie / 2
     lead = round(first - second, _DIGITS)
     if lead == 0 or round(tie - max(first, second), _DIGITS) > 0:
@@ -101,10 +101,10 @@ def _prompt_scores(shown: Shown) -> _PromptScores:
 def _line_note(shown: Shown, distribution: PairDistribution | GradeDistribution | None) -> str:
     if distribution is not None:
         share = 1 - distribution.unassigned
-        return f"all score lines together have probability {share:.2g}; only the written line is used"
+        return f"the total probability of all score lines is only {share:.2g}; used the generated score line instead"
     if len(shown.order) > 2:
-        return "three or more answers are judged by the score line alone, without probabilities"
-    return "the engine does not return probabilities; only the written score line is used"
+        return "for three or more answers, only the generated score line is used, without probabilities"
+    return "the engine does not return probabilities; only the generated score line is used"
 
 
 def _of_pair(shown: Shown, distribution: PairDistribution) -> _PromptScores:
@@ -134,10 +134,10 @@ def _notes(shown: Shown) -> list[str]:
     ]
     distribution = shown.distribution or shown.grades
     if distribution is not None and distribution.approximation:
-        notes.append(f"the probabilities are not exact: {distribution.approximation}")
+        notes.append(f"the probabilities are approximate: {distribution.approximation}")
     if (failure := shown.reason_failure) is not None:
         why = failure.why or failure.text
-        notes.append(f"the judge's reason: {failure.code}{f', {why}' if why else ''}")
+        notes.append(f"the judge did not return a valid reason: {failure.code}{f', {why}' if why else ''}")
     return notes
 
 

@@ -1,4 +1,4 @@
-"""A server's judges by name: the judge it was started with, and LoRA adapters for the same model."""
+"""The judges on a server, keyed by name: the base judge, and LoRA adapters for the same model."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -19,14 +19,13 @@ from judgelm.serving.settings import ServerSettings
 
 _IDLE_CHECK_S = 0.05
 _MAX_LOADED = 64
-"""Maximum number of adapters loaded per key."""
 
 
 class ServedJudges:
-    """Finds the judge named in a request, and loads and unloads adapters while the server runs.
+    """Looks up judges by name, and loads and unloads adapters while the server is running.
 
-    A loaded adapter belongs to the client's key. Other keys cannot see, use or unload it. Call the methods from the
-    server's event loop.
+    A loaded adapter belongs to the client's API key; clients with other keys cannot list, use, or unload it. Call all
+    methods from the server's event loop.
     """
 
     def __init__(
@@ -41,11 +40,11 @@ class ServedJudges:
         self._loading: set[tuple[str, str]] = set()
 
     def listed(self, owner: str = EVERYONE) -> tuple[str, ...]:
-        """Return the names listed at `/v1/models` for a client, the default first."""
+        """Return the names that `/v1/models` lists for a client, starting with the default judge."""
         return (*self._base_names(), *self._shared, *self._loaded.get(owner, ()))
 
     def find(self, name: str | None, owner: str = EVERYONE) -> tuple[str, JudgeHandler]:
-        """Return a judge's name and handler, or raise a 404 error. None means the default judge."""
+        """Return a judge's name and handler, or raise a 404 error. If `name` is None, use the default judge."""
         listed = self.listed(owner)
         if name is None and listed:
             name = listed[0]
@@ -60,7 +59,7 @@ class ServedJudges:
         return self._settings.model, self.base
 
     def card(self, name: str, owner: str = EVERYONE) -> dict[str, Any]:
-        """Return a judge's template, scale and mode, and an adapter's base."""
+        """Return a judge's template, scale, and mode and, for an adapter, the name of its base judge."""
         _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format
@@ -69,13 +68,13 @@ class ServedJudges:
         return card | {"base": self._settings.model} if handler is not self.base else card
 
     async def load(self, name: str, path: str, owner: str = EVERYONE) -> None:
-        """Load an adapter from the server's folder under a name. Requests in flight wait during loading."""
+        """Load an adapter from the server's adapters folder. Requests in flight wait while it loads."""
         folder = self._folder(path)
         if name in self.listed(owner) or (owner, name) in self._loading:
-            raise HttpError(409, "model_exists", f"model {name[:100]!r} exists; unload it first", param="lora_name")
+            raise HttpError(409, "model_exists", f"{name[:100]!r} already exists; unload it first", param="lora_name")
         adapters = self._loaded.setdefault(owner, {})
         if len(adapters) + sum(loading[0] == owner for loading in self._loading) >= _MAX_LOADED:
-            raise HttpError(429, "too_many_adapters", f"{_MAX_LOADED} adapters are loaded; unload one")
+            raise HttpError(429, "too_many_adapters", f"{_MAX_LOADED} adapters are already loaded; unload one first")
         self._loading.add((owner, name))
         try:
             judge = await asyncio.to_thread(self.base.judge.with_adapter, str(folder))
@@ -91,27 +90,27 @@ class ServedJudges:
         adapters[name] = handler
 
     async def unload(self, name: str, owner: str = EVERYONE) -> None:
-        """Reject new requests for an adapter immediately, and free it once requests in flight finish."""
+        """Reject new requests for an adapter immediately, and unload it once its requests in flight finish."""
         self._check_allowed()
         adapters = self._loaded.get(owner, {})
         if name in self._shared:
             if len(self._settings.api_keys) > 1:
-                message = f"model {name[:100]!r} is shared by all keys; start the server without it"
+                message = f"model {name[:100]!r} is shared by all API keys; restart the server without it"
                 raise HttpError(403, "shared_model", message, param="lora_name")
             adapters = self._shared
         if name not in adapters:
             others = ", ".join((*self._shared, *adapters))
-            message = f"model {name[:100]!r} is not an adapter of this server; available: {others}"
+            message = f"model {name[:100]!r} is not an adapter on this server; available: {others}"
             raise HttpError(404, "model_not_found", message, param="lora_name")
         handler = adapters.pop(name)
         if self._is_used(handler):
-            return  # the adapter also has another name
+            return  # the adapter is also loaded under another name
         engine = cast(HoldsAdapters, self.base.judge.engine)
         is_freed = False
         while not is_freed:
             await asyncio.sleep(_IDLE_CHECK_S)
             if self._is_used(handler):
-                return  # it was reloaded
+                return  # the adapter was loaded again
             if handler.in_flight == 0:
                 is_freed = await self._in_engine_thread(lambda: engine.unload_adapter(str(handler.adapter)))
 
@@ -124,7 +123,7 @@ class ServedJudges:
 
     def _check_allowed(self) -> None:
         if self._settings.adapters_folder is None:
-            raise HttpError(403, "loading_not_allowed", "start the server with --adapters-folder FOLDER to allow this")
+            raise HttpError(403, "loading_not_allowed", "start the server with --adapters-folder FOLDER to enable this")
 
     def _folder(self, path: str) -> Path:
         self._check_allowed()
@@ -135,12 +134,11 @@ class ServedJudges:
         except (OSError, ValueError, RuntimeError):  # name too long, NUL character, symlink loop
             is_folder = False
         if not is_folder:
-            message = f"{path[:200]}: not a folder in the server's --adapters-folder"
+            message = f"{path[:200]}: no such folder in the server's --adapters-folder"
             raise HttpError(400, "adapter_not_loaded", message, param="lora_path")
         return folder
 
     async def _in_engine_thread(self, work: Callable[[], Any]) -> Any:
-        """Run work in the engine thread between two passes."""
 
         def flow() -> RequestFlow[Any]:
             return work()
@@ -150,24 +148,24 @@ class ServedJudges:
 
 
 def adapter_handlers(base: JudgeHandler, adapters: Mapping[str, str]) -> dict[str, JudgeHandler]:
-    """Return handlers for adapters (folders or hub ids by name) that share the base judge's engine."""
+    """Create handlers for adapters (folders or hub ids, keyed by name) that share the base judge's engine."""
     judges = {name: base.judge.with_adapter(adapter) for name, adapter in adapters.items()}
     return {name: JudgeHandler(judge, base.worker, base.options) for name, judge in judges.items()}
 
 
 def read_adapters(options: list[str]) -> dict[str, str]:
-    """Read options of the form `NAME=ADAPTER`.
+    """Parse `--judge NAME=ADAPTER` options.
 
     Raises:
-        ConfigError: an option has a different form, or a name is repeated.
+        ConfigError: an option is malformed, or a name is repeated.
     """
     adapters: dict[str, str] = {}
     for option in options:
         name, equals, adapter = option.partition("=")
         if not (name and equals and adapter):
-            raise ConfigError(f"--judge {option}: expected NAME=ADAPTER, such as helpfulness=my-adapter")
+            raise ConfigError(f"--judge {option}: expected NAME=ADAPTER, for example helpfulness=my-adapter")
         if name in adapters:
-            raise ConfigError(f"--judge {option}: the name {name} is already used; choose another")
+            raise ConfigError(f"--judge {option}: the name {name} is already in use; choose a different name")
         adapters[name] = adapter
     return adapters
 
@@ -176,7 +174,7 @@ _MAX_NAME = 256
 
 
 def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
-    """Return the routes to load and unload adapters."""
+    """Return the routes for loading and unloading adapters."""
     router = APIRouter()
 
     async def load(request: Request) -> Response:
@@ -192,8 +190,8 @@ def adapter_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         return json_response({"id": name, "object": "model", "loaded": False})
 
     for path, endpoint, summary, body in (
-        ("/v1/load_lora_adapter", load, "Load a LoRA adapter from the server's folder as a judge", "LoadBody"),
-        ("/v1/unload_lora_adapter", unload, "Unload a LoRA adapter once its requests finish", "UnloadBody"),
+        ("/v1/load_lora_adapter", load, "Load a LoRA adapter from the server's adapters folder as a judge", "LoadBody"),
+        ("/v1/unload_lora_adapter", unload, "Unload a LoRA adapter once its requests in flight finish", "UnloadBody"),
     ):
         router.post(path, summary=summary, responses=replies("Loaded"), openapi_extra=request_body(body))(endpoint)
     return router
@@ -204,5 +202,5 @@ async def _texts(request: Request, settings: ServerSettings, *names: str) -> lis
     texts = [body.get(name) for name in names]
     for name, text in zip(names, texts, strict=True):
         if not isinstance(text, str) or not text:
-            raise InputError(f'"{name}": expected a string')
+            raise InputError(f'"{name}": expected a non-empty string')
     return [str(text) for text in texts]

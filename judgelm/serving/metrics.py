@@ -1,4 +1,4 @@
-"""Prometheus metrics for a server."""
+"""Prometheus metrics of the server."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 
 
 class Metrics:
-    """Metrics for one server, separate from other servers in the process."""
+    """Metrics for one server. Each server in the process has a separate registry."""
 
     def __init__(self, worker: EngineWorker) -> None:
         self._registry = registry = CollectorRegistry(auto_describe=True)
@@ -21,10 +21,10 @@ class Metrics:
             "judgelm_requests", "Requests answered.", ("route", "status", "dialect", "judge"), registry=registry
         )
         self._seconds = Histogram(
-            "judgelm_request_seconds", "Seconds from a request's headers to the end of its reply.", ("route",),
+            "judgelm_request_seconds", "Seconds from the request headers to the end of the response.", ("route",),
             buckets=_BUCKETS_S, registry=registry,
         )  # fmt: skip
-        about_failures = "Judgments without a readable verdict, by failure code."
+        about_failures = "Judgments without a valid verdict, by failure code."
         self._failures = Counter("judgelm_failures", about_failures, ("code", "judge"), registry=registry)
         about_errors = "Rejected or failed requests, by error code."
         self._errors = Counter("judgelm_errors", about_errors, ("code",), registry=registry)
@@ -45,7 +45,7 @@ class Metrics:
             self._completion_tokens.labels(record.judge).inc(record.completion_tokens)
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
 
@@ -56,14 +56,14 @@ class _WorkerCollector:
     def collect(self) -> Iterator[Metric]:
         counts = self._worker.counts
         yield GaugeMetricFamily(
-            "judgelm_waiting", "Judgments in flight, including judgments in the engine.", self._worker.in_flight
+            "judgelm_waiting", "Judgments in flight, whether queued or in the engine.", self._worker.in_flight
         )
         for name, meaning, count in (
             ("asked", "Judgments requested.", counts.submitted),
-            ("joined", "Requested judgments that waited for an equal one in flight.", counts.joined),
+            ("joined", "Requested judgments that shared the result of an identical judgment in flight.", counts.joined),
             ("refused", "Judgments rejected because the queue was full.", counts.refused),
-            ("answered", "Judgments that ended with a result.", counts.answered),
-            ("failed", "Judgments that ended with an error.", counts.failed),
+            ("answered", "Judgments that returned a result.", counts.answered),
+            ("failed", "Judgments that raised an error.", counts.failed),
             ("dropped", "Judgments dropped because their clients disconnected.", counts.dropped),
         ):
             yield CounterMetricFamily(f"judgelm_{name}", meaning, count)

@@ -1,4 +1,4 @@
-"""Access control, shutdown, metrics, and the request log for all requests."""
+"""Middleware for access control, graceful shutdown, metrics, and the request log."""
 
 import asyncio
 import logging
@@ -17,12 +17,12 @@ from judgelm.serving.request_log import RequestLog, RequestRecord
 log = logging.getLogger("judgelm.serving")
 
 PROBES = ("/health", "/healthz", "/livez", "/readyz")
-"""Routes that require no key and also respond during shutdown."""
+"""Routes that do not require an API key and keep responding during shutdown."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """A server's unfinished requests and batches, and whether it is shutting down."""
+    """The number of requests and batches in progress, and whether the server is shutting down."""
 
     in_flight: int = 0
     batches: int = 0
@@ -31,7 +31,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class RequestMiddleware:
-    """Counts and logs requests, handles unexpected errors, and rejects requests without access or during shutdown."""
+    """Counts and logs requests, handles unexpected errors, and rejects unauthorised requests."""
 
     app: ASGIApp
     keys: ApiKeys
@@ -41,7 +41,7 @@ class RequestMiddleware:
     request_log: RequestLog | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or reject it."""
+        """Forward a request to the app, or reject it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -73,9 +73,9 @@ class RequestMiddleware:
             if exchange.status:
                 return  # uvicorn closes the connection
             error = shutdown_error()
-        except Exception:  # outermost handler: clients get a 500 with an id for any error
+        except Exception:  # outermost handler: for any error, clients get a 500 with a request id
             log.exception("internal error")
-            if exchange.status:  # the reply has started, so closing the connection is the only signal left
+            if exchange.status:  # the response has started, so all we can do is close the connection
                 raise
             error = HttpError(500, "internal_error", "internal error; see the server log")
         scope["state"]["error"] = error.code
@@ -95,9 +95,9 @@ class RequestMiddleware:
 
 
 class _Exchange:
-    """A request and its reply. Adds an id to the reply, and keeps bodies for the log.
+    """A request and its response. Adds a request id to the response, and keeps both bodies for the log.
 
-    `count` is called once, before the last part of the reply is sent, so that `/metrics` includes the request then.
+    `count` is called just before the end of the response is sent, so that `/metrics` already includes the request.
     """
 
     def __init__(self, receive: Receive, send: Send, count: Callable[[], None], *, keep: bool) -> None:

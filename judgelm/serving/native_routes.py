@@ -1,6 +1,6 @@
-"""judgelm's own routes: judgments of samples (`/v1/judge`) and OpenRLHF's remote rewards (`/get_reward`).
+"""judgelm's own routes: `/v1/judge` judges samples, and `/get_reward` is a remote reward model for OpenRLHF.
 
-Source of the reward format: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client) and `openrlhf/cli/serve_rm.py`.
+Source for the reward format: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client) and `openrlhf/cli/serve_rm.py`.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ _FLAGS = (
     *("both_orders", "order_rule", "tie_threshold", "accept_one_order", "temperature", "seed", "max_tokens"),
     *("distribution", "reasons", "close_threshold", "reason_tokens", "retry_unparseable"),
 )
-"""Mode options that a body may have at the top level, as in a judgelm-batch configuration."""
+"""Mode options that are also allowed at the top level of a body, as in a judgelm-batch configuration."""
 
 _MAX_CONCURRENT = 256
 """Maximum number of queued samples per request, to leave room for other clients."""
 
 _END_TOKENS = re.compile(r"(?:\s*(?:<\|(?:im_end|endoftext|eot_id|end_of_text|end)\|>|</s>|<eos>|<end_of_turn>))+\s*$")
-"""OpenRLHF decodes responses with special tokens."""
+"""OpenRLHF does not strip special tokens when it decodes responses."""
 
 
 def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
-    """Return the routes."""
+    """Return the routes for `/v1/judge` and `/get_reward`."""
     router = APIRouter()
 
     async def judge(request: Request) -> Response:
         body = dict(await read_json(request, settings))
-        wanted = typed_field(body, "judge", str, "a string")  # `model` is a field of the sample
+        wanted = typed_field(body, "judge", str, "a string")  # `model` is already a field of the sample
         name, handler = judges.find(wanted, request.state.owner)
         body.pop("judge", None)
         request.state.judge = name
@@ -66,14 +66,17 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         shares = [0.5 + math.tanh(each / 2) / 2 for each in rewards] if is_reward_model else rewards
         return json_response({"rewards": rewards, "scores": shares, "extra_logs": {}})
 
-    router.post("/get_reward", summary="Reward responses in the format of OpenRLHF's remote reward models")(reward)
-    responses, body = replies("Judgment", "Judgments", description="As in a run file."), request_body("JudgeBody")
-    router.post("/v1/judge", summary="Judge one sample or several", responses=responses, openapi_extra=body)(judge)
+    router.post("/get_reward", summary="Score responses as a remote reward model for OpenRLHF")(reward)
+    responses, body = (
+        replies("Judgment", "Judgments", description="Same format as a run file."),
+        request_body("JudgeBody"),
+    )
+    router.post("/v1/judge", summary="Judge one or more samples", responses=responses, openapi_extra=body)(judge)
     return router
 
 
 def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
-    """Return the tasks in a body, and whether they come from a `samples` list."""
+    """Return the tasks in a body, and whether the body has a `samples` list."""
     if "samples" not in body:
         return [read_task(_with_options(body, {}))], False
     samples = body["samples"]
@@ -81,7 +84,7 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
         raise InputError('"samples": expected a non-empty list of samples')
     shared = {name: value for name, value in body.items() if name != "samples"}
     if unknown := shared.keys() - {"mode", "options", *_FLAGS}:
-        raise InputError(f'"{min(unknown)}": not allowed next to "samples"; put it into each sample')
+        raise InputError(f'"{min(unknown)}": not allowed next to "samples"; set it in each sample')
     tasks = []
     for index, sample in enumerate(samples):
         if not isinstance(sample, Mapping):
@@ -94,9 +97,9 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
 
 
 def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[ModeTask]:
-    """Read OpenRLHF's `query`, `prompts` and `labels`. Responses are compared with their labels, or graded alone.
+    """Parse OpenRLHF's `query`, `prompts`, and `labels`. Responses with a reference answer are compared with it.
 
-    A label is a reference answer, null, or a JSON object with `question` and an optional `reference`.
+    A label is a reference answer, null, or a JSON object with a `question` and optionally a `reference`.
     """
     columns: list[list[Any]] = []
     for name in ("query", "prompts", "labels"):
@@ -106,11 +109,13 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
         columns.append(column)
     queries, prompts, labels = columns
     if not queries or not len(queries) == len(prompts) == len(labels):
-        raise InputError(f"{len(queries)} queries, {len(prompts)} prompts and {len(labels)} labels; send equal numbers")
+        raise InputError(
+            f"expected equal numbers: {len(queries)} queries, {len(prompts)} prompts, {len(labels)} labels"
+        )
     tasks = []
     for index, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True)):
         if not prompt or not query or not query.startswith(prompt):
-            raise InputError(f'"query", {index}: does not start with its prompt, so the response is unknown')
+            raise InputError(f'"query", {index}: expected the prompt followed by the response')
         answer = _END_TOKENS.sub("", query.removeprefix(prompt))
         question, reference = _question_and_reference(prompt, label)
         pair = bool(reference) and not is_reward_model
@@ -121,7 +126,7 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
 
 
 def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | None]:
-    """Prefer the label's question, because the prompt may contain chat template tokens."""
+    """Prefer the label's question, because the prompt may include chat template tokens."""
     try:
         row = json.loads(label or "null")
     except ValueError:
@@ -136,16 +141,16 @@ def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | 
 
 
 def _reward(judgment: Judgment, scale: tuple[float, float] | None) -> float:
-    """Raise UnjudgedError for a failed judgment, because OpenRLHF cannot skip a reward."""
+    """Raise UnjudgedError if the judgment failed, because OpenRLHF cannot skip a reward."""
     if judgment.failure is not None:
         raise UnjudgedError(judgment.failure)
     reward = expected_score(judgment, scale) if len(judgment.scores or ()) == 1 else first_better(judgment)
-    assert reward is not None, "a judgment of a response has a score or a winner"
+    assert reward is not None, "the judgment has either one score or a winner"
     return reward
 
 
 def _with_options(row: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """A sample's options override shared options, and flags override `options`."""
+    """A sample's options override the shared options, and top-level flags override `options`."""
     options: dict[str, Any] = {}
     for source in (shared, row):
         own = source.get("options")

@@ -1,4 +1,4 @@
-"""Replies in OpenAI's JSON format, whole or as server-sent events."""
+"""Formats replies as OpenAI JSON, either complete or as server-sent events."""
 
 import json
 import re
@@ -15,12 +15,12 @@ from judgelm.serving.chat_response import ChatResponse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """OpenAI's JSON fields around a reply.
+    """The fields of an OpenAI response apart from its choices.
 
     Attributes:
-        model: name sent by the client.
+        model: model name in the client's request.
         function: whether to use the deprecated `function_call` instead of `tool_calls`.
-        usage: whether a stream ends with token counts.
+        usage: whether to end a stream with token counts.
     """
 
     model: str
@@ -32,14 +32,14 @@ class Envelope:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def around(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return a reply or a chunk with these choices."""
+        """Wrap the choices in a complete reply or a chunk."""
         name = f"{'cmpl' if self.plain else 'chatcmpl'}-{self.id}"
         row: dict[str, Any] = {"id": name, "object": kind, "created": self.created, "model": self.model}
         return row | {"system_fingerprint": self.fingerprint, "choices": choices}
 
 
 class StreamEncoder:
-    """Encodes a reply as events, one per word, or per token if log-probabilities are known."""
+    """Encodes a reply as events: one per token if log-probabilities are available, otherwise one per word."""
 
     def __init__(self, envelope: Envelope) -> None:
         self._envelope = envelope
@@ -47,19 +47,19 @@ class StreamEncoder:
         self._sent = ""
 
     def opening(self, index: int = 0) -> Iterator[bytes]:
-        """Yield the events before a text."""
+        """Yield the events that precede a text."""
         if not self._envelope.plain:
             yield self._delta(index, {"role": "assistant", "content": "", "refusal": None})
 
     def more(self, text: str) -> bytes:
-        """Return the event for the new part of the first text, given its current `text`."""
-        assert text.startswith(self._sent), "a sent text never changes"
+        """Return an event with the text added since the last call. `text` is the complete text so far."""
+        assert text.startswith(self._sent), "text that was sent must not change"
         piece, offset = text[len(self._sent) :], len(self._sent)
         self._sent = text
         return self._piece(0, piece, (), offset)
 
     def ending(self, response: ChatResponse) -> Iterator[bytes]:
-        """Yield the remaining events and `[DONE]`."""
+        """Yield the remaining events, then `[DONE]`."""
         if response.reply.tool is not None:
             for delta in _call_in_pieces(response, self._envelope):
                 yield self._delta(0, delta)
@@ -126,12 +126,12 @@ def completion_body(response: ChatResponse, envelope: Envelope) -> bytes:
 
 
 _PIECE = re.compile(r"\S+\s*|\s+")
-_MIN_LOGPROB = -9999.0  # OpenAI's value for probability 0; JSON has no infinity
+_MIN_LOGPROB = -9999.0  # OpenAI's value for probability 0, because JSON does not support infinity
 _DONE = b"data: [DONE]\n\n"
 
 
 def usage(response: ChatResponse) -> dict[str, int]:
-    """Return token counts for prompts and completions."""
+    """Return the token counts of a response."""
     prompt, completion = response.prompt_tokens, response.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
@@ -159,7 +159,7 @@ def _messages(response: ChatResponse, envelope: Envelope) -> list[dict[str, Any]
 
 
 def _thinking(index: int, response: ChatResponse) -> dict[str, str]:
-    """Thinking has a separate field, as in vLLM's server, so that client parsers do not read it."""
+    """As in vLLM, thinking has a separate field, so that clients do not parse it as part of the reply."""
     thinking = response.thinking[index] if index < len(response.thinking) else ""
     return {"reasoning_content": thinking} if thinking else {}
 
@@ -200,7 +200,7 @@ def _logprobs(tokens: Sequence[TokenLogprobs], envelope: Envelope, offset: int =
 
 
 def chat_logprobs(tokens: Sequence[TokenLogprobs]) -> list[dict[str, Any]]:
-    """Return the tokens of a chat with the log-probabilities of all candidates."""
+    """Return the log-probabilities of the tokens and their alternatives in the chat format."""
     return [
         _token(token.token, token.logprob) | {"top_logprobs": [_token(*candidate) for candidate in token.candidates]}
         for token in tokens

@@ -1,4 +1,4 @@
-"""Routes of OpenAI's API: chat completions, plain completions, and the list of models."""
+"""OpenAI API routes: chat completions, plain completions, and models."""
 
 import asyncio
 import hashlib
@@ -39,21 +39,20 @@ PLAIN = "/v1/completions"
 ENGINE_CHAT = "/v1/engines/{model:path}/chat/completions"
 AZURE_CHAT = "/openai/v1/chat/completions"
 DEPLOYMENT_CHAT = "/openai/deployments/{model:path}/chat/completions"
-"""For Azure clients. Clients that are given the API's address use it under `/v1`."""
+"""For Azure clients. Clients that are configured with the `/v1` base URL call this route under `/v1`."""
 
 _MAX_NOTE = 2000
 _EVENTS = "text/event-stream"
 
 Updates = AsyncGenerator[str | ChatResponse, None]
-"""The output of `JudgeHandler.stream`."""
 
 Reader = Callable[[Mapping[str, Any]], ChatRequest]
 Writer = Callable[[ChatResponse, Mapping[str, Any], str], dict[str, Any]]
-"""Builds the reply's body from the response, the request's body and the judge's name."""
+"""Builds the response body from a `ChatResponse`, the request body, and the judge's name."""
 
 
 def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> APIRouter:
-    """Return the routes. Each request is answered by the judge it names."""
+    """Return the routes. The request's model name selects the judge."""
     router = APIRouter()
 
     async def chat(request: Request) -> Response:
@@ -74,7 +73,7 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
         return json_response(completions.model(model, request.state.owner))
 
     judging = "Judge a chat prompt"
-    named = "Same as /v1/chat/completions, with the model in the path"
+    named = "Same as /v1/chat/completions, but with the model name in the path"
     post: tuple[tuple[str, Callable[..., Any], str, type[BaseModel], str], ...] = (
         (CHAT, chat, judging, ChatBody, "ChatCompletion"),
         (ENGINE_CHAT, named_chat, named, ChatBody, "ChatCompletion"),
@@ -92,7 +91,7 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
 
 
 class CompletionHandler:
-    """Answers requests from OpenAI clients."""
+    """Handles requests from OpenAI clients."""
 
     def __init__(self, judges: ServedJudges, settings: ServerSettings) -> None:
         self._judges = judges
@@ -101,9 +100,9 @@ class CompletionHandler:
         self._began = int(time.time())
 
     async def complete(self, request: Request, read: Reader, *, plain: bool, model: str | None = None) -> Response:
-        """Answer a request as a whole or as a stream.
+        """Respond to a request with a complete body or a stream.
 
-        A stream starts only when its first text is available, so that earlier failures get an HTTP status.
+        A stream starts only once the first text is available, so that earlier failures can return an HTTP error.
         """
         body, handler, name = await self._read(request, model)
         streaming = bool_field(body, "stream")
@@ -123,7 +122,7 @@ class CompletionHandler:
         return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
 
     async def answer(self, request: Request, read: Reader, write: Writer) -> Response:
-        """Answer a request to another API, without streaming."""
+        """Respond to a request to another API. Streaming is not supported."""
         body, handler, name = await self._read(request, None)
         bool_field(body, "stream")
         response = await wait_for_answer(handler.respond(read(body)), request, self._settings)
@@ -139,7 +138,7 @@ class CompletionHandler:
     async def _stream(
         self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
     ) -> Response:
-        """Send a verdict as one body."""
+
         until = time.monotonic() + self._settings.request_timeout_s
         updates = handler.stream(chat_request)
         first = await wait_for_answer(anext(updates), request, self._settings)
@@ -152,7 +151,7 @@ class CompletionHandler:
     async def _events(
         self, first: str, updates: Updates, encoder: StreamEncoder, until: float, state: State
     ) -> AsyncIterator[bytes]:
-        """After an error, the stream ends without `[DONE]`."""
+        """After an error, end the stream without `[DONE]`."""
         try:
             for event in encoder.opening():
                 yield event
@@ -183,14 +182,12 @@ class CompletionHandler:
         return note_headers(response.dialect, response.notes)
 
     def model(self, name: str, owner: str) -> dict[str, Any]:
-        """Return a model in OpenAI's format, with the judge's card."""
+        """Return a model in OpenAI's format, including the judge's card."""
         card = self._judges.card(name, owner)
         return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm", "judge": card}
 
 
 class _EventStream(StreamingResponse):
-    """Drops its flow when the connection ends."""
-
     def __init__(self, events: AsyncIterator[bytes], updates: Updates, headers: Mapping[str, str]) -> None:
         super().__init__(events, 200, headers, _EVENTS)
         self._updates = updates
@@ -203,18 +200,18 @@ class _EventStream(StreamingResponse):
 
 
 def model_name(body: Mapping[str, Any], in_path: str | None) -> str | None:
-    """Return the model named in the path or the body."""
+    """Return the model name from the path or the body."""
     return in_path if in_path is not None else typed_field(body, "model", str, "a text")
 
 
 def fingerprint(handler: JudgeHandler) -> str:
-    """Return a fingerprint of the engine and the template."""
+    """Return the system fingerprint, a hash of the engine and the template."""
     identity = [handler.judge.engine.describe(), handler.judge.format.template]
     return "fp_" + hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
-    """Return headers with the dialect and notes on the reply."""
+    """Return response headers with the dialect and any notes."""
     headers = {"X-Judgelm-Dialect": dialect or "none"}
     if notes:
         headers["X-Judgelm-Note"] = header_text("; ".join(notes))
@@ -222,11 +219,11 @@ def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
 
 
 def header_text(text: str) -> str:
-    """Convert a string to one line of printable ASCII."""
+    """Convert a string to a single line of printable ASCII."""
     shown = " ".join(text.split()).encode("ascii", "backslashreplace").decode()
     return "".join(letter if letter.isprintable() else "?" for letter in shown)[:_MAX_NOTE]
 
 
 def bool_field(body: Mapping[str, Any], name: str) -> bool:
-    """Return a boolean field, or False if it is null or missing."""
+    """Return a boolean field, or False if it is missing or null."""
     return bool(typed_field(body, name, bool, "true or false"))

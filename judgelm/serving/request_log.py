@@ -1,4 +1,4 @@
-"""The request log: one JSON line per request."""
+"""Writes a JSON Lines log of requests."""
 
 import json
 import logging
@@ -16,16 +16,16 @@ log = logging.getLogger("judgelm.serving")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
-    """A finished request. Routes set `judge`, `dialect`, `error` and `tokens` in its state.
+    """A finished request. Routes set `judge`, `dialect`, `error`, and `tokens` in the request state.
 
     Attributes:
-        route: path template, without client data.
-        status: 0 if no reply was sent.
-        dialect: `none` for unrecognised prompts.
+        route: path template, so it contains no client data.
+        status: 0 if no response was sent.
+        dialect: `none` if the prompt was not recognised.
         error: error code; empty on success.
-        duration_s: time from the request's headers to the end of the reply.
+        duration_s: time from receiving the headers to sending the end of the response.
         prompt_tokens: None if nothing was judged.
-        failures: failure codes of judgments without a verdict.
+        failures: failure codes of the judgments without a verdict.
     """
 
     id: str
@@ -47,9 +47,9 @@ class _LogFile(WatchedFileHandler):
 
 
 class RequestLog:
-    """Appends a JSON line per request to a file, and reopens the file after rotation.
+    """Appends one JSON line per request to a file, and reopens the file after log rotation.
 
-    Failed writes are reported on stderr and retried later, and the request succeeds. `texts` also logs bodies.
+    If a write fails, the error goes to stderr and the request still succeeds. Set `texts` to include the bodies.
     """
 
     def __init__(self, path: Path, *, texts: bool = False) -> None:
@@ -60,7 +60,7 @@ class RequestLog:
             raise RunError(f"{path}: cannot write the request log: {error.strerror}; choose another file") from error
 
     def write(self, record: RequestRecord, bodies: tuple[bytes, bytes] | None) -> None:
-        """Write a line for a request. `bodies` are the bodies of the request and the reply."""
+        """Log a request. `bodies` contains the request body and the response body."""
         row: dict[str, Any] = {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
         for name in ("id", "method", "route", "status", "judge", "dialect", "error"):
             row[name] = getattr(record, name)
@@ -72,7 +72,7 @@ class RequestLog:
         self._handler.handle(logging.LogRecord("judgelm.requests", logging.INFO, "", 0, line, None, None))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the log file."""
         try:
             self._handler.close()
         except OSError as error:

@@ -1,6 +1,6 @@
-"""Routes of OpenAI's Responses API and Anthropic's Messages API.
+"""Routes for OpenAI's Responses API and Anthropic's Messages API.
 
-Each body is converted to a chat completion and judged, and the reply is converted back. Streaming is not supported.
+Requests are converted to chat completions, and the replies are converted back. Streaming is not supported.
 
 Sources: requests and parsers in openai 3.52 (`responses.create`, `.parse`) and anthropic 2.11 (`messages.create`).
 """
@@ -23,12 +23,12 @@ from judgelm.serving.openai_format import chat_logprobs
 from judgelm.serving.openai_routes import CompletionHandler, Reader, Writer
 
 _TEXTS = ("text", "input_text", "output_text")
-_TEXT_TYPES = f"a string or a list of parts of type {', '.join(_TEXTS)}"
+_TEXT_TYPES = f"a string or a list of text parts (types {', '.join(_TEXTS)})"
 Row = dict[str, Any]
 
 
 def other_routes(completions: CompletionHandler) -> APIRouter:
-    """Return both routes."""
+    """Return the routes for both APIs."""
     router = APIRouter()
 
     async def responses(request: Request) -> Response:
@@ -37,8 +37,8 @@ def other_routes(completions: CompletionHandler) -> APIRouter:
     async def messages(request: Request) -> Response:
         return await completions.answer(request, read_message, message_row)
 
-    router.post("/v1/responses", summary="Judge a prompt of the Responses API")(responses)
-    router.post("/v1/messages", summary="Judge a prompt of Anthropic's Messages API")(messages)
+    router.post("/v1/responses", summary="Judge a prompt sent through the Responses API")(responses)
+    router.post("/v1/messages", summary="Judge a prompt sent through Anthropic's Messages API")(messages)
     return router
 
 
@@ -70,14 +70,14 @@ def _object(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def read_response(body: Mapping[str, Any]) -> ChatRequest:
-    """Read a body of the Responses API."""
+    """Parse a Responses API body."""
     for name in ("previous_response_id", "conversation", "background", "prompt"):
         if body.get(name):
-            raise HttpError(400, "unsupported_value", f'"{name}": not supported; send the whole input', param=name)
+            raise HttpError(400, "unsupported_value", f'"{name}": not supported; send the complete input', param=name)
     content = body.get("input")
     turns = [{"role": "user", "content": content}] if isinstance(content, str) else _list(body, "input")
     if others := [turn["type"] for turn in turns if turn.get("type", "message") != "message"]:
-        raise InputError(f'"input": an item of type {str(others[0])[:40]!r}; only messages are supported')
+        raise InputError(f'"input": items of type {str(others[0])[:40]!r} are not supported; send only messages')
     messages = [{"role": turn.get("role", "user"), "content": _text(turn.get("content"), "input")} for turn in turns]
     if body.get("instructions") is not None:
         messages.insert(0, {"role": "system", "content": _text(body["instructions"], "instructions")})
@@ -95,7 +95,7 @@ def read_response(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def read_message(body: Mapping[str, Any]) -> ChatRequest:
-    """Read a body of the Messages API."""
+    """Parse a Messages API body."""
     messages: list[Row] = [
         {"role": turn.get("role"), "content": _text(turn.get("content"), "messages")}
         for turn in _list(body, "messages")
@@ -113,14 +113,14 @@ def read_message(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def _shared(body: Mapping[str, Any]) -> Row:
-    """Return the fields with the same name in all APIs."""
+
     if body.get("stream"):
         raise HttpError(400, "unsupported_value", '"stream": not supported by this API; omit it', param="stream")
     return {name: body[name] for name in ("model", "temperature", "top_p") if name in body}
 
 
 def response_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
-    """Return a reply in the format of the Responses API."""
+    """Build a Responses API reply."""
     name, reply = secrets.token_hex(12), response.reply
     if reply.tool is not None:
         call = {"call_id": f"call_{name}", "name": reply.tool, "arguments": reply.arguments}
@@ -151,7 +151,7 @@ def _finish(response: ChatResponse) -> str:
 
 
 def message_row(response: ChatResponse, body: Mapping[str, Any], model: str) -> Row:
-    """Return a reply in the format of the Messages API."""
+    """Build a Messages API reply."""
     name, reply = secrets.token_hex(12), response.reply
     if reply.tool is not None:
         arguments = json.loads(reply.arguments)
@@ -171,4 +171,3 @@ OTHER_APIS: dict[str, tuple[Reader, Writer]] = {
     "/v1/responses": (read_response, response_row),
     "/v1/messages": (read_message, message_row),
 }
-"""Request reader and reply writer for each route."""

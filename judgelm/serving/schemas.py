@@ -1,4 +1,4 @@
-"""Schemas of request and reply bodies for `/openapi.json`, from `schemas.yaml` or pydantic models."""
+"""Request and response schemas for `/openapi.json`, from `schemas.yaml` or pydantic models."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ SCHEMAS: dict[str, Schema] = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 def replies(*names: str, description: str = "Successful Response", events: bool = False) -> dict[int | str, Any]:
-    """Return the `responses` of a route that replies with one of these bodies or streams `events`."""
+    """Return the `responses` of a route that replies with one of the named bodies or, with `events`, a stream."""
     content = {"application/json": {"schema": _one_of([SCHEMAS[name] for name in names])}}
     content |= {"text/event-stream": {"schema": SCHEMAS["Event"]}} if events else {}
     return {200: {"description": description, "content": content}}
@@ -22,11 +22,10 @@ def replies(*names: str, description: str = "Successful Response", events: bool 
 ERRORS: dict[int | str, Any] = {
     "default": {"description": "An error.", "content": {"application/json": {"schema": SCHEMAS["Error"]}}}
 }
-"""`responses` shared by all routes."""
 
 
 def request_body(*bodies: str | type[BaseModel]) -> Schema:
-    """Return the `openapi_extra` of a route that reads one of these bodies itself, within limits."""
+    """Return the `openapi_extra` of a route that parses its body itself in order to enforce limits."""
     schemas = [SCHEMAS[body] if isinstance(body, str) else body.model_json_schema() for body in bodies]
     schema = _one_of([_inlined(schema, schema.get("$defs", {})) for schema in schemas])
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}

@@ -1,4 +1,4 @@
-"""Uvicorn server for the app, with graceful shutdown and a time limit for request headers."""
+"""A uvicorn server with graceful shutdown and a timeout for request headers."""
 
 import asyncio
 import errno
@@ -27,12 +27,12 @@ _LIMIT_LOG_INTERVAL_S = 60
 
 
 class WatchedServer(uvicorn.Server):
-    """Logs when the limit of open files is reached; uvicorn drops new connections silently."""
+    """Logs an error if the open file limit is reached, because uvicorn drops new connections silently."""
 
     _logged_at = -math.inf
 
     async def on_tick(self, counter: int) -> bool:
-        """Check the limit; uvicorn calls this ten times a second."""
+        """Check the limit. uvicorn calls this ten times per second."""
         try:
             os.close(os.dup(2))
         except OSError as error:
@@ -43,21 +43,21 @@ class WatchedServer(uvicorn.Server):
                 self._logged_at = time.monotonic()
                 limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
                 log.error(
-                    "at the limit of %d open files (%s): %d open connections, new ones fail; raise it with `ulimit -n`",
+                    "open file limit (%d) reached: %s; %d open connections, new ones fail; raise it with `ulimit -n`",
                     limit, error.strerror, len(self.server_state.connections),
                 )  # fmt: skip
         return await super().on_tick(counter)
 
 
 class Server(WatchedServer):
-    """A server that finishes requests in flight on SIGTERM or SIGINT; a second signal stops it immediately.
+    """Finishes requests in flight on SIGTERM or SIGINT. A second signal stops the server immediately.
 
     Args:
-        finish_s: time limit for requests in flight, which then get a 503.
+        finish_s: timeout for requests in flight, after which they get a 503.
         on_listening: called once clients can connect.
 
     Attributes:
-        unanswered: number of requests cut off.
+        unanswered: number of requests that did not finish in time.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Server(WatchedServer):
         self._on_listening = on_listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, then call `on_listening`. ConfigError: another program took the port."""
+        """Start listening, then call `on_listening`. Raise ConfigError if the port is already in use."""
         try:
             await super().startup(sockets)
         except OSError as error:
@@ -86,7 +86,7 @@ class Server(WatchedServer):
         self._on_listening()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Start the shutdown. Unlike uvicorn, do not raise the signal again afterwards."""
+        """Start a graceful shutdown. Unlike uvicorn, do not re-raise the signal afterwards."""
         if self._traffic.closing:
             self._deadline = 0.0
             self.force_exit = True
@@ -94,10 +94,10 @@ class Server(WatchedServer):
         self._traffic.closing = True
         self._deadline = time.monotonic() + self._finish_s
         batches = f"; {self._traffic.batches} batches will not finish" if self._traffic.batches else ""
-        log.warning("shutting down: finishing %d requests, rejecting new ones%s", self._traffic.in_flight, batches)
+        log.warning("shutting down: finishing %d requests, rejecting new requests%s", self._traffic.in_flight, batches)
 
     async def on_tick(self, counter: int) -> bool:
-        """Stop when all requests are answered or the time is up."""
+        """Stop once all requests are answered or the shutdown times out."""
         if self._traffic.closing and not self.should_exit:
             if self._traffic.in_flight == 0:
                 self.should_exit = True
@@ -116,7 +116,7 @@ def uvicorn_config(
     lifespan: Literal["auto", "off"] = "off",
     flush_s: int = _FLUSH_S,
 ) -> uvicorn.Config:
-    """Return uvicorn's configuration. `flush_s` lets clients read replies before the server stops."""
+    """Return the uvicorn configuration. `flush_s` leaves clients time to read replies before the server stops."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=header_timeout_protocol(head_timeout_s),
@@ -133,34 +133,34 @@ def uvicorn_config(
 
 
 class HeaderTimeoutProtocol(H11Protocol):
-    """Closes connections whose headers arrive too slowly, or that still send a body after the reply.
+    """Closes connections if the headers arrive too slowly, or if the body is still arriving after the reply.
 
-    uvicorn limits only the size of headers. Its protocols keep clients that stop within the headers connected.
+    uvicorn limits only the size of the headers, not the time.
     """
 
     head_timeout_s = 30.0
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit for the first headers."""
+        """Start the header timeout."""
         super().connection_made(transport)
         self._limit_time()
 
     def data_received(self, data: bytes) -> None:
-        """Parse data, and start or stop the time limit."""
+        """Parse data, and start or stop the header timeout."""
         super().data_received(data)
         self._limit_time()
 
     def send_400_response(self, msg: str) -> None:
-        """Reply to invalid HTTP, or only close the connection if another reply has started."""
+        """Reply to invalid HTTP. If another reply has already started, only close the connection."""
         if self.cycle is not None:
-            self.cycle.disconnected = True  # h11 would reject the request's reply
+            self.cycle.disconnected = True  # otherwise uvicorn would send the reply, and h11 would raise
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         self.transport.close()
 
     def _limit_time(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:  # bodies have a separate limit
+        if self.cycle is not None and not self.cycle.response_complete:  # bodies have a separate timeout
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = None
@@ -169,5 +169,5 @@ class HeaderTimeoutProtocol(H11Protocol):
 
 
 def header_timeout_protocol(head_timeout_s: float) -> type[HeaderTimeoutProtocol]:
-    """Return uvicorn's protocol class with this time limit."""
+    """Return a uvicorn protocol class with this timeout for headers."""
     return type("LimitedProtocol", (HeaderTimeoutProtocol,), {"head_timeout_s": head_timeout_s})

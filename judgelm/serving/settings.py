@@ -1,4 +1,4 @@
-"""Settings of the server: model names, API keys, limits and the address."""
+"""Server settings: model names, API keys, limits, and the address."""
 
 import ipaddress
 import os
@@ -15,17 +15,17 @@ KEYS_VARIABLE = "JUDGELM_API_KEYS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Settings of a server.
+    """Server settings.
 
     Attributes:
-        model: the judge's name.
-        names: model names that clients may use. If empty, any name is accepted and `model` is listed.
-        api_keys: required for all requests except probes, unless empty.
-        allowed_hosts: additional host names of a server without keys.
-        body_timeout_s: time limit for sending a body.
-        request_timeout_s: time limit for an answer, including time in the queue.
-        max_files_bytes: total size of uploaded files and results, divided equally among keys.
-        adapters_folder: folder from which clients may load adapters, or None to disable loading.
+        model: name of the judge.
+        names: model names that clients may use; if empty, any name is accepted.
+        api_keys: required for all requests except health checks; if empty, no key is required.
+        allowed_hosts: additional host names to accept if there are no API keys.
+        body_timeout_s: timeout for receiving the request body.
+        request_timeout_s: timeout for answering a request, including time in the queue.
+        max_files_bytes: maximum total size of uploaded files and results, divided equally between API keys.
+        adapters_folder: folder from which clients may load adapters; None disables loading.
     """
 
     model: str
@@ -41,49 +41,49 @@ class ServerSettings:
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """Names listed at `/v1/models`."""
+        """The names that `/v1/models` lists."""
         return self.names or (self.model,)
 
 
 def public_name(model: str, engine: str) -> str:
-    """Return a judge's public name: the hub id, the server's model name, or the folder name."""
+    """Return the name to show to clients; for a local model, only the folder name."""
     if engine == "scripted":
         return "scripted"
     return Path(model).resolve().name if Path(model).exists() else model
 
 
 def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
-    """Read API keys from options, a file and the environment.
+    """Collect API keys from the command line, a file, and the environment.
 
     Raises:
-        InputError: the file cannot be read or contains no key.
-        ConfigError: a key is not printable ASCII.
+        InputError: the file cannot be read or does not contain a key.
+        ConfigError: a key contains spaces or characters other than printable ASCII.
     """
     keys = [*options, *re.split(r"[,\s]+", os.environ.get(KEYS_VARIABLE, ""))]
     if file is not None:
         try:
             lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
         except (OSError, ValueError) as error:
-            raise InputError(f"{file}: cannot read the keys: {error}") from error
+            raise InputError(f"{file}: cannot read the API keys: {error}") from error
         file_keys = [line for line in lines if line and not line.startswith("#")]
         if not file_keys:
-            raise InputError(f"{file}: no key found; write one per line")
+            raise InputError(f"{file}: no API keys found; expected one per line")
         keys += file_keys
     if not all(re.fullmatch(r"[!-~]*", key) for key in keys):
-        raise ConfigError("API keys must be printable ASCII without spaces; choose another key")
+        raise ConfigError("API keys must be printable ASCII without spaces; choose a different key")
     return tuple(dict.fromkeys(key for key in keys if key))
 
 
 def check_exposure(
     host: str, secret: object, *, no_auth: bool, way_out: str, allowed_hosts: Sequence[str] = ()
 ) -> None:
-    """Raise ConfigError if other machines can reach the address without a secret, or options conflict."""
+    """Raise ConfigError if other machines can reach the server without a secret, or if options conflict."""
     if secret and no_auth:
         raise ConfigError("--no-auth conflicts with API keys and passwords; omit one")
     if secret and allowed_hosts:
-        raise ConfigError("--allowed-host is for servers without a key or password; omit it")
+        raise ConfigError("--allowed-host only applies to servers without a key or password; omit it")
     if not (secret or no_auth or _is_local(host)):
-        ways_out = f"{way_out}, or allow everyone with --no-auth"
+        ways_out = f"{way_out}, or pass --no-auth to allow everyone"
         raise ConfigError(f"--host {host} is reachable from other machines: {ways_out}")
 
 
@@ -95,7 +95,7 @@ def _is_local(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket without listening, before the model is loaded. ConfigError: the address is not available."""
+    """Bind a socket without listening, so that we can raise ConfigError before the model is loaded."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]

@@ -1,7 +1,7 @@
-"""Create mode tasks from JSON or from a client's task.
+"""Creates mode tasks from JSON or from a client's task.
 
-A JSON task is a judgelm-batch row with `mode` and `options`. Other texts in a client's prompt, such as a criterion, are
-added under headings to the question or, in a dialogue, to its last turn.
+A JSON task is a judgelm-batch row with optional `mode` and `options` fields. For client tasks, other texts from the
+prompt (such as a criterion) are appended to the question under headings.
 """
 
 import json
@@ -24,11 +24,11 @@ _MAX_REPEATS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeTask:
-    """A sample and the mode that judges it.
+    """A sample with the mode and options to judge it with.
 
     Attributes:
-        mode: key of `judgelm.modes.MODES`.
-        options: the mode's fields as in JSON.
+        mode: a key of `judgelm.modes.MODES`.
+        options: fields of the mode, in JSON form.
     """
 
     sample: Sample
@@ -37,20 +37,20 @@ class ModeTask:
 
 
 def read_task(body: Mapping[str, Any]) -> ModeTask:
-    """Read a mode task from a JSON object.
+    """Parse a mode task from a JSON object.
 
-    `mode` defaults to `pair`. Images must be `data:` URLs, so that clients cannot reach the server's files or network.
+    Images must be `data:` URLs, so that clients cannot access the server's files or network.
     """
     mode, options = body.get("mode", "pair"), body.get("options")
     if not isinstance(mode, str):
-        raise InputError(f'field "mode": expected the name of a mode, got {json.dumps(mode)}')
+        raise InputError(f'field "mode": expected a mode name, got {json.dumps(mode)}')
     if options is not None and not isinstance(options, Mapping):
-        raise InputError('field "options": expected an object of the mode\'s options, such as {"both_orders": true}')
+        raise InputError('field "options": expected an object with options for the mode, such as {"both_orders": true}')
     options = options or {}
     for name, noun in (("permutations", "orders"), ("solves", "self-answers")):
         repeats = options.get(name)
         if isinstance(repeats, int | float) and repeats > _MAX_REPEATS:
-            limit = f"a server allows at most {_MAX_REPEATS} {noun}"
+            limit = f"the server allows at most {_MAX_REPEATS} {noun}"
             raise InputError(f'field "options": {name} is {str(repeats)[:40]}; {limit}')
     row = Row(_SOURCE, 1, {name: value for name, value in body.items() if name not in _TASK_FIELDS})
     try:
@@ -62,12 +62,12 @@ def read_task(body: Mapping[str, Any]) -> ModeTask:
     except InputError as error:
         raise InputError(str(error).removeprefix(f"{_SOURCE}:1: ")) from error
     if not all(image.startswith("data:") for image in sample.images):
-        raise InputError('field "images": a server only accepts data: URLs, such as data:image/png;base64,...')
+        raise InputError('field "images": the server only accepts data: URLs, such as data:image/png;base64,...')
     return ModeTask(sample=sample, mode=mode, options=dict(options))
 
 
 def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
-    """Check the number of answers, and drop a reference that the mode ignores."""
+    """Check the sample against the mode, and drop the reference if the mode ignores it."""
     if not allows_count(len(sample.answers), mode.answers):
         raise InputError(f"mode {mode.name}: expected {count_range_text(mode.answers)}, got {len(sample.answers)}")
     if mode.reference == "use" and sample.reference is None:
@@ -79,16 +79,16 @@ def checked_sample(sample: Sample, mode: BatchMode) -> Sample:
 
 
 REASON_TOKENS = 256
-"""Maximum number of tokens per reason. Replies contain up to 600 characters of it."""
+"""Maximum number of tokens per reason; replies include up to 600 characters of the reason."""
 
 _MIN_WORDS = 20
-"""A reason is generated only if at least this many words fit into the reply."""
+"""Minimum number of words that the reply must have room for before a reason is generated."""
 
 _NOT_TEXT = ("turns", "batch")
 
 
 def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = False) -> tuple[ModeTask, ...]:
-    """Return a task's mode tasks: none for `prepare`, one per pair for a batch, otherwise one."""
+    """Return the mode tasks for a task: none for `prepare`, one per pair for a batch, and one otherwise."""
     if task.kind == "prepare":
         return ()
     samples = task.facts.get("batch", (task.sample,))
@@ -97,7 +97,7 @@ def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = Fa
 
 
 def headed_question(sample: Sample) -> str:
-    """Return the question with all other texts under headings, ending with the criterion."""
+    """Append all other texts to the question under headings; the criterion comes last."""
     parts = [sample.question] if sample.question else []
     for name in sorted(sample.metadata, key=lambda name: name == "criterion"):
         value = sample.metadata[name]
@@ -108,7 +108,7 @@ def headed_question(sample: Sample) -> str:
 
 
 def has_room_for_reason(dialect: Dialect, task: JudgeTask, request: ChatRequest) -> bool:
-    """Return whether a reason fits into the reply, by rendering a dummy result."""
+    """Render a dummy result to check whether the reply has room for a reason."""
     if task.kind == "prepare" or "batch" in task.facts:
         return False
     count = len(task.sample.answers)
@@ -127,7 +127,7 @@ def _mode_task(task: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, b
     options: dict[str, Any] = {"distribution": True, **reasons}
     if task.kind == "pair" and both_orders:
         options["both_orders"] = True
-    if "turns" in sample.metadata:  # clients send each turn separately
+    if "turns" in sample.metadata:  # clients send a separate request for each turn
         return ModeTask(sample=sample, mode="conversation", options=options | {"turns": "last"})
     return ModeTask(sample=sample, mode="pair" if task.kind == "pair" else "single", options=options)
 
@@ -135,7 +135,7 @@ def _mode_task(task: JudgeTask, sample: Sample, reasons: Mapping[str, Any], *, b
 def _judge_sample(sample: Sample) -> Sample:
     question = headed_question(sample)
     given = sample.metadata.get("turns", ())
-    assert isinstance(given, tuple | list), "dialects store turns as a sequence"
+    assert isinstance(given, tuple | list), "dialects must store turns as a sequence"
     turns = [
         {"question": turn["question"], "answers": list(turn["answers"]), "reference": turn.get("reference")}
         for turn in given

@@ -129,7 +129,7 @@ def test_judgelms_reference_is_what_stands_above_the_first_answer():
     [(dialect, task)] = recognised(judgelm(review("q\n\n[Reference Answer]\nr\n\n[Reference Answer]\ns", "a", "b")))
     assert (dialect.name, task.sample.question) == ("judgelm-reference", "q")
     assert task.sample.reference == "r\n\n[Reference Answer]\ns"
-    assert task.doubt == "the question or the reference contains the heading of a reference"
+    assert task.doubt == "the question or the reference contains the heading for references"
 
 
 # FairEval; its requests are not there to be read, and these have its blocks and its last lines, in words of our own

@@ -111,11 +111,11 @@ def test_what_lacks_a_part_of_deepevals_or_has_unknown_fields_is_not_taken(reque
 
 def test_texts_that_start_deepevals_sections_leave_doubt():
     [(_, task)] = recognised(graded((("Actual Output", "a\n\nTest Case:\nb"),), "Actual Output"))
-    assert task.doubt == "a text contains the line that starts the test case"
+    assert task.doubt == "a text contains the line that introduces the test case"
     [(_, task)] = recognised(strict("Input:\nq \n\nActual Output:\na\n\nInput:\nb"))
     assert (task.sample.question, task.sample.answers) == ("q", ("a\n\nInput:\nb",))
     assert task.sample.metadata["criterion"] == "1. Look."
-    assert task.doubt == "a text contains the line that starts the first field"
+    assert task.doubt == "a text contains the line that introduces the first field"
 
 
 def test_deepevals_strict_form_may_end_in_blank_lines():

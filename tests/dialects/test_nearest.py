@@ -28,9 +28,9 @@ def test_it_names_the_place_and_both_texts():
     [
         ([("system", SYSTEM), ("user", USER + "\nThank you!")], r"has '\\nThank you!' after "),
         ([("user", "Read this text.\n\n" + USER)], "message 1 starts with 'Read this text"),
-        ([("user", USER)], r"but the roles \(user\) or the instructions differ"),
-        ([("system", "Judge."), ("user", USER)], r"but the roles \(system, user\) or the instructions differ"),
-        ([("system", SYSTEM), ("user", USER.replace("[User Question]\n", "Q: "))], r"lacks '\[User Question"),
+        ([("user", USER)], r"but the roles \(user\) or the instructions"),
+        ([("system", "Judge."), ("user", USER)], r"but the roles \(system, user\) or the instructions"),
+        ([("system", SYSTEM), ("user", USER.replace("[User Question]\n", "Q: "))], r"but not '\[User Question"),
     ],
 )
 def test_it_says_what_else_differs(messages, words):
@@ -52,7 +52,7 @@ def test_of_each_template_with_a_missing_end_some_template_is_the_nearest(dialec
     text = "x".join(template.anchors)
     request = ChatRequest(messages=(Message(role="assistant", text=text[: -max(1, len(template.anchors[-1]) // 2)]),))
     hint = nearest_prompt(request, DIALECTS)
-    assert hint.startswith("the nearest known prompt is ") or len(text) < 70
+    assert hint.startswith("the most similar known prompt is ") or len(text) < 70
     assert len(hint) < 600
 
 

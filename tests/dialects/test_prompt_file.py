@@ -157,15 +157,15 @@ def test_log_probabilities_are_those_of_the_words(dialects):
     [
         (("{answer_2}", "{other}"), "a pair reply requires the slots answer_1, answer_2; the prompt has answer_1"),
         (("Reply B:\n      {answer_2}", "{answer_2}"), None),
-        (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"{answer_1} and {answer_2} are adjacent"),
+        (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"no fixed text between {answer_1} and {answer_2}"),
         (("[[{verdict}]]", "[[A]]"), r"must contain {verdict} exactly once"),
-        (("tie: C", "tie: A"), "verdict words must be different and not empty, got 'A', 'B', 'A'"),
-        (("  text: ", "  json: {w: winner}\n  text: "), "contains both text and json"),
+        (("tie: C", "tie: A"), "verdict words must be unique and not empty, got 'A', 'B', 'A'"),
+        (("  text: ", "  json: {w: winner}\n  text: "), "text and json"),
         (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "unknown field 'winner'"),
         (("pair: {first: A, second: B, tie: C}", "pairs: 1"), r"reply\.pairs: Unexpected keyword"),
         (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "a grade reply requires the slots answer"),
         (("name: desk", "name: My desk"), "other than a-z"),
-        (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: .*three words, got 2"),
+        (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: .*three verdict words, got 2"),
         (("name: desk", "name: desk\nexamples: [[{text: a}]]"), r"examples: Unexpected keyword"),
     ],
 )
@@ -180,9 +180,9 @@ def test_a_prompt_that_cannot_work_is_refused_with_its_place(dialects, change, m
 
 
 def test_a_name_stands_for_one_prompt(dialects):
-    with pytest.raises(ConfigError, match="no prompt found"):
+    with pytest.raises(ConfigError, match="no prompts found"):
         dialects("[]")
-    with pytest.raises(ConfigError, match=r"check: the name is in use"):
+    with pytest.raises(ConfigError, match=r"check: the name is already in use"):
         dialects(yaml.safe_dump([yaml.safe_load(LABEL), yaml.safe_load(LABEL)]))
 
 

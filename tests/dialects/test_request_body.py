@@ -49,21 +49,21 @@ def test_a_plain_prompt_is_one_message():
         ({"messages": [USER, {"role": 3}]}, '^"messages", 1: expected'),
         ({"messages": [USER, {"role": "user", "content": ["q"]}]}, '^"messages", 1, "content": expected'),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "text": "q"}]}]}, "text parts"),
-        ({"messages": [USER], "n": 129}, '"n": expected a whole number from 1 to 128, got 129'),
-        ({"messages": [USER], "top_logprobs": -1}, '"top_logprobs": expected a whole number from 0 to 20, got -1'),
-        ({"messages": [USER], "max_tokens": 0}, '"max_tokens": expected a whole number from 1 to 1048576, got 0'),
+        ({"messages": [USER], "n": 129}, '"n": expected an integer from 1 to 128, got 129'),
+        ({"messages": [USER], "top_logprobs": -1}, '"top_logprobs": expected an integer from 0 to 20, got -1'),
+        ({"messages": [USER], "max_tokens": 0}, '"max_tokens": expected an integer from 1 to 1048576, got 0'),
         ({"messages": [USER], "max_tokens": 10**400}, "from 1 to 1048576, got 1000"),
         ({"messages": [USER], "top_p": 1.5}, '"top_p": expected a number from 0 to 1, got 1.5'),
         ({"messages": [USER], "presence_penalty": -3}, "from -2 to 2, got -3"),
         ({"messages": [USER], "logit_bias": [1]}, '"logit_bias": expected an object'),
-        ({"messages": [USER], "stop": ["a"] * 17}, '"stop": expected a string or at most 16 strings'),
-        ({"messages": [USER], "stop": "a" * 1001}, "of at most 1000 characters"),
+        ({"messages": [USER], "stop": ["a"] * 17}, '"stop": expected a string or a list of at most 16 strings'),
+        ({"messages": [USER], "stop": "a" * 1001}, "at most 1000 characters"),
         ({"messages": [USER], "response_format": {"type": "xml"}}, "text or json_object or json_schema"),
         ({"messages": [USER], "max_completion_tokens": 0, "max_tokens": 9}, '"max_completion_tokens": .*, got 0'),
         ({"messages": [USER], "max_tokens": [1, 2]}, r"got \[1, 2\]"),
         ({"messages": [USER], "temperature": -0.1}, '"temperature": expected a number from 0 to 2, got -0.1'),
         ({"messages": [USER], "stop": ["a", 3]}, '"stop"'),
-        ({"messages": [USER], "seed": 1.5}, '"seed": expected a whole number, got 1.5'),
+        ({"messages": [USER], "seed": 1.5}, '"seed": expected an integer, got 1.5'),
         ({"messages": [USER], "tools": {}}, '"tools": expected a list'),
     ],
 )
@@ -74,7 +74,7 @@ def test_what_is_no_request_is_refused_by_its_field(body, message):
 
 @pytest.mark.parametrize("prompt", [None, 3, [], ["one", "two"], [3]])
 def test_a_plain_request_has_one_prompt(prompt):
-    with pytest.raises(InputError, match=r'^"prompt": expected one'):
+    with pytest.raises(InputError, match=r'^"prompt": expected one string'):
         read_completion({"prompt": prompt})
 
 

@@ -62,11 +62,11 @@ def test_requests_are_answered_and_errors_stand_in_a_file_of_their_own(client):
     [
         ("", "the file is empty"),
         ("{}\n", "line 1: expected an object"),
-        (line("a", HELLO) + "not JSON\n", "line 2: not JSON"),
+        (line("a", HELLO) + "not JSON\n", "line 2: invalid JSON"),
         (line("a", HELLO) + line("a", HELLO), 'line 2: "custom_id"'),
         (line("a", HELLO, "/v1/embeddings"), 'line 1: "url"'),
         (line("a", HELLO).replace('"model"', '"messages": [], "model"', 1), 'key "messages" appears twice'),
-        (line("a", {"model": "gpt-4", "input": "x"}, "/v1/responses"), f'its "url" is not {CHAT}'),
+        (line("a", {"model": "gpt-4", "input": "x"}, "/v1/responses"), f"endpoint {CHAT}"),
     ],
 )
 def test_a_file_that_is_none_fails_the_batch_with_its_line(client, text, finding):
@@ -182,7 +182,7 @@ def test_files_and_batches_belong_to_their_key(shared):
 def test_a_key_that_has_filled_its_share_refuses_no_other(shared):
     ann, ben = shared
     full = upload(ann, "x" * 2000)
-    with pytest.raises(openai.RateLimitError, match="limited to 3,000 bytes"):
+    with pytest.raises(openai.RateLimitError, match="3,000 bytes"):
         upload(ann, "x" * 2000)
     assert upload(ben, "x" * 2000).bytes == 2000
     ann.files.delete(full.id)
@@ -203,7 +203,7 @@ def test_the_number_of_files_is_limited_by_key(shared, monkeypatch):
     monkeypatch.setattr("judgelm.serving.batch_files._MAX_FILES", 3)
     for _ in range(3):
         upload(shared[0], "x")
-    with pytest.raises(openai.RateLimitError, match="the limit is 3 files"):
+    with pytest.raises(openai.RateLimitError, match="limit of 3 files"):
         upload(shared[0], "x")
     assert upload(shared[1], "x").bytes == 1
 

@@ -69,8 +69,8 @@ def test_messages_keep_their_roles_and_are_the_users_text():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (talk(("tool", "x")), "role 'tool' is not supported"),
-        (talk(("developer", "x"), ("user", "y")), '"messages", 0: role'),
+        (talk(("tool", "x")), "unsupported role 'tool'"),
+        (talk(("developer", "x"), ("user", "y")), '"messages", 0: unsupported role'),
         (talk(("user", "x"), json_object=True), "not supported in ordinary chats"),
         (talk(("user", "x"), schema={"type": "object"}), "not supported in ordinary chats"),
         (talk(("user", "x"), tools=(Tool(name="f"),), forced_tool="f"), "not supported in ordinary chats"),

@@ -130,7 +130,7 @@ def test_lines_with_little_probability_are_not_relied_on():
     result = result_of(PAIR, shown_pair((6, 8, 0.2), (9, 1, 0.1), unassigned=0.7))
     [note] = result.notes
     assert (result.winner, result.scores) == (2, (6, 8))
-    assert "have probability 0.3" in note
+    assert "is only 0.3" in note
 
 
 def test_what_is_to_be_known_is_said_once():
@@ -143,5 +143,5 @@ def test_what_is_to_be_known_is_said_once():
     assert result.notes == (
         "doubtful",
         "an answer was truncated from 900 to 400 tokens",
-        "the judge's reason: truncated, no end within 256 tokens",
+        "the judge did not return a valid reason: truncated, no end within 256 tokens",
     )

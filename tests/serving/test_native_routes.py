@@ -29,7 +29,7 @@ def test_a_sample_is_judged_as_in_a_run_file(server):
     [
         (PAIR | {"mode": "duel"}, "mode 'duel' does not exist"),
         (PAIR | {"options": {"tau": 1}}, "unknown option tau"),
-        ({"samples": []}, "non-empty"),
+        ({"samples": []}, "non-empty list"),
         ({"samples": [PAIR, 3]}, '"samples", 1: expected an object'),
         ({"samples": [PAIR, {"question": "q"}]}, '"samples", 1'),
         ({"samples": [PAIR], "question": "q"}, '"question": not allowed next to "samples"'),

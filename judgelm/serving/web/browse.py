@@ -1,4 +1,4 @@
-"""The tab to open, browse, compare and label run files."""
+"""The tab for opening, browsing, comparing, and labelling run files."""
 
 import dataclasses
 import re
@@ -22,21 +22,21 @@ from judgelm.serving.web.markup import alert, sentences
 from judgelm.serving.web.runs import OpenRun, open_run, read_winners, verdict_name
 
 _NONE = "none"
-_Name = str | None  # name of a run, or path of an uploaded file
+_Name = str | None  # run name, or path to an uploaded file
 _MAX_CHOICES = 100
 _KEYS = (
     "Keys: 1 first better, 2 second better, 0 tie, u no label, j next, k back, / search. "
-    "They work unless you are typing in a field."
+    "Shortcuts are disabled while you type in a field."
 )
 _FIXED = {
-    "orders": [("any", ANY), ("agree", "agree"), ("disagree", "disagree"), ("only one judged", "one")],
+    "orders": [("any", ANY), ("agree", "agree"), ("disagree", "disagree"), ("only one order judged", "one")],
     "other": [("any", ANY), ("same verdict", "same"), ("different verdict", "different")],
     "label": [("any", ANY), *((state, state) for state in ("labelled", "not labelled", "against the judge"))],
 }
 
 
 class _View(NamedTuple):
-    """Elements that show the current item, in the same order as `_shown`."""
+    """Components that show the current item, in the same order as the output of `_shown`."""
 
     state: gr.State
     items: gr.Radio
@@ -49,7 +49,7 @@ class _View(NamedTuple):
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
-    """Lay out the tab. `runs` are open from the start, and users can upload others."""
+    """Create the tab. `runs` are available from the start; users can upload more."""
     opening, sources, open_button, open_problem = _opening_part(runs)
     with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
         summary = html("browse-overview")
@@ -102,19 +102,21 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
             other = gr.File(label="Another judge's run", height=150, elem_id="browse-other-file")
             labels = gr.File(label="Earlier labels", height=150, elem_id="browse-labels-file")
         with gr.Row():
-            info = "For the judged file and the labels, e.g. question=prompt, answer_1=ours"
+            info = "For the judged file and the label file, e.g. question=prompt, answer_1=ours"
             column_names = gr.Textbox("", label="Column names", info=info, lines=1, elem_id="browse-columns")
-            info = "Name or number of the Excel sheet"
+            info = "Excel sheet name or number"
             sheet_name = gr.Textbox("", label="Sheet", info=info, lines=1, elem_id="browse-sheet")
         button = gr.Button("Open", variant="primary", elem_id="browse-open")
-    problem = html("browse-open-problem")  # outside the accordion, which may be closed
+    problem = html(
+        "browse-open-problem"
+    )  # outside the accordion, so that it stays visible when the accordion is closed
 
     def opening(
         name: _Name, other_name: str, run: _Name, texts: _Name, other: _Name, labels: _Name, columns: str, sheet: str
     ) -> BrowseState:
         reading, labels_reading = _readings(columns, sheet, texts, labels)
         if run is None and name is None:
-            raise InputError("no run file; choose the OUT.jsonl that judgelm-batch wrote")
+            raise InputError("no run file; choose an output file of judgelm-batch")
         first = by_name[name or ""] if run is None else open_run(run, texts, uploaded=True, reading=reading)
         if other is None:
             second = by_name.get(other_name)
@@ -127,7 +129,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
 
 
 def _readings(columns: str, sheet: str, texts: _Name, labels: _Name) -> tuple[Reading, Reading]:
-    """If both files are given, each column applies only to files that have it."""
+    """With both files, a column mapping applies only to files that have the column."""
     parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
     given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
     if texts is None or labels is None:
@@ -148,7 +150,7 @@ def _filter_part() -> list[Any]:
             gr.Dropdown(_FIXED.get(key, [("any", ANY)]), value=ANY, label=name, min_width=110, elem_id=f"filter-{key}")
             for key, name in names.items()
         ]
-        fields.append(gr.Textbox(label="Search the texts", lines=1, min_width=200, elem_id="filter-text"))
+        fields.append(gr.Textbox(label="Search texts", lines=1, min_width=200, elem_id="filter-text"))
     return fields
 
 
@@ -173,15 +175,15 @@ def _label_part() -> tuple[dict[str, gr.Button], gr.Checkbox]:
             "next": gr.Button("Next (j)", size="sm", elem_id="step-next"),
         }
     with gr.Row():
-        blind = gr.Checkbox(value=True, label="Hide judgments until I have labelled", elem_id="browse-blind")
+        blind = gr.Checkbox(value=True, label="Hide judgments until I have labelled the item", elem_id="browse-blind")
         gr.Checkbox(True, label="Keyboard shortcuts", info=_KEYS, interactive=True, elem_id="browse-keys")
     return buttons, blind
 
 
 def _export_part(state: gr.State) -> None:
     exports = (
-        ("labels", "Export my labels", "Labels, for judgelm eval --labels", label_lines, "labels.jsonl"),
-        ("listed", "Export the items listed", "Items", item_lines, "items.jsonl"),
+        ("labels", "Export my labels", "Labels for judgelm eval --labels", label_lines, "labels.jsonl"),
+        ("listed", "Export listed items", "Items", item_lines, "items.jsonl"),
     )
     with gr.Row():
         for key, title, contents, lines, name in exports:

@@ -1,4 +1,4 @@
-"""The position in a run, the filter, and the user's labels."""
+"""State of the browsing tab: the position in a run, the filter, and the user's labels."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,18 +12,17 @@ from judgelm.serving.web.runs import FAILED, OpenRun, flips, is_pair, verdict_wo
 
 ANY = "any"
 PAGE = 20
-"""Items per page of the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Conditions that listed items must meet.
+    """Conditions that an item must meet to be listed.
 
     Attributes:
-        orders: `agree`, `disagree`, or `one` if only one order is known.
-        other: `same` or `different`.
+        orders: `agree`, `disagree`, or `one` (only one order has a verdict).
+        other: `same` or `different`, compared with the other judge's verdict.
         label: `labelled`, `not labelled`, or `against the judge`.
-        text: case-insensitive substring of the id or any text.
+        text: searched in the id and all texts, ignoring case.
     """
 
     verdict: str = ANY
@@ -37,9 +36,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowseState:
-    """Immutable state of the browsing tab. Every step returns a new state.
+    """Immutable state of the browsing tab. All methods return a new state.
 
-    `listed` contains the ids of items that pass the filter. `position` is the index of the current item.
+    `listed` contains the ids of the items that match the filter; `position` is the index of the current item.
     """
 
     run: OpenRun
@@ -51,35 +50,35 @@ class BrowseState:
 
     @property
     def current(self) -> str | None:
-        """Id of the current item, or None if no item passes the filter."""
+        """Id of the current item, or None if no item matches the filter."""
         return self.listed[self.position] if self.listed else None
 
     @property
     def page(self) -> tuple[str, ...]:
-        """Ids on the current item's list page."""
+        """Ids on the list page that contains the current item."""
         start = self.position - self.position % PAGE
         return self.listed[start : start + PAGE]
 
     def filtered(self, by: Filter) -> "BrowseState":
-        """Apply a filter. Keep the current item if it passes."""
+        """Apply a filter. The current item stays current if it matches."""
         listed = tuple(key for key in self.run.judgments if self._passes(key, by))
         position = listed.index(self.current) if self.current in listed else 0
         return replace(self, filter=by, listed=listed, position=position)
 
     def at(self, key: str) -> "BrowseState":
-        """Go to an item. Returns the same state if it is not listed."""
+        """Go to an item. If it is not listed, stay at the current item."""
         return replace(self, position=self.listed.index(key)) if key in self.listed else self
 
     def moved(self, steps: int) -> "BrowseState":
-        """Move forward or back within the list."""
+        """Move forwards or backwards in the list."""
         return replace(self, position=max(0, min(len(self.listed) - 1, self.position + steps)))
 
     def labelled(self, winner: Winner | None) -> "BrowseState":
-        """Label the current item (None removes the label), save the label, and go to the next item."""
+        """Label the current item, save the label, and go to the next item. None removes the label."""
         if self.current is None:
-            raise InputError("no item is listed; change the filters first")
+            raise InputError("there is no item to label; change the filters first")
         if not is_pair(self.run.judgments[self.current], self.run.samples.get(self.current)):
-            raise InputError("this item is not a pair of answers; only pairs can be labelled")
+            raise InputError("only pairs of answers can be labelled, and this item is not a pair")
         saved = {} if self.run.label_file is None else self.run.label_file.put(self.current, winner)
         labels = {key: value for key, value in {**self.labels, **saved}.items() if key != self.current}
         if winner is None:
@@ -99,7 +98,7 @@ class BrowseState:
         )
 
     def comparison(self, key: str) -> str | None:
-        """Return whether the verdicts are `same` or `different`, or None if one is missing."""
+        """Compare the two judges' verdicts: `same`, `different`, or None if either is missing."""
         theirs = None if self.other is None else self.other.judgments.get(key)
         if theirs is None:
             return None
@@ -125,18 +124,20 @@ class BrowseState:
 def start_browsing(
     run: OpenRun, *, other: OpenRun | None = None, labels: Mapping[str, Winner] | None = None
 ) -> BrowseState:
-    """Return a state at the first item, with all items listed.
+    """Return the initial state, with all items listed.
 
-    Saved labels override `labels`, which are not saved.
+    `labels` are not saved; labels from the run's label file override them.
     """
     if other is not None and not run.judgments.keys() & other.judgments.keys():
-        raise InputError(f"{other.name} and {run.name} share no ids; choose another judge's run on the same items")
+        raise InputError(
+            f"{other.name} and {run.name} have no ids in common; choose a run by another judge on the same items"
+        )
     saved = {} if run.label_file is None else run.label_file.read()
     return BrowseState(run=run, other=other, labels={**(labels or {}), **saved}).filtered(Filter())
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:
-    """Count the run's items by verdict, plus items that flip with the order."""
+    """Count the items by verdict, and how many flip with the order."""
     judgments = browsing.run.judgments.values()
     counted = Counter(
         verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
@@ -151,7 +152,7 @@ def _orders(judgment: Judgment) -> str:
 
 
 def label_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield labels for `judgelm eval --labels`, including texts if all are known."""
+    """Yield the labels for `judgelm eval --labels`, with texts if all are known."""
     samples = browsing.run.samples
     has_texts = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
     for key, winner in browsing.labels.items():
@@ -165,7 +166,7 @@ def label_lines(browsing: BrowseState) -> Iterator[bytes]:
 
 
 def item_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the listed items as run-file rows with texts, the other judge's verdict, and the label."""
+    """Yield the listed items as run file rows, with texts, the other judge's verdict, and the label added."""
     for key in browsing.listed:
         row: dict[str, object] = dict(judgment_row(browsing.run.judgments[key]))
         if (sample := browsing.run.samples.get(key)) is not None:

@@ -1,4 +1,4 @@
-"""Charts of judgments as inline SVG, each with a table of its numbers."""
+"""Draws charts for judgments as inline SVG, with the numbers in a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,20 +18,21 @@ from judgelm.reports.plots import BLUE, GRID, INK, STYLE, svg
 from judgelm.serving.web.markup import sentences
 
 _MAX_NUMBERED = 12
-"""If an axis has at most this many scores, each cell or bar shows its probability."""
+"""Maximum number of scores on an axis for cells and bars to show their probability."""
 
 _MAX_TICKS = 12
 _MIN_SHOWN = 0.005
 _MAX_ROWS = 100
-_SHADES = mpl.colormaps["Blues"]  # one hue, readable with any colour vision
-_DARK = 0.6  # fraction of the highest probability above which numbers are white
-_STYLE_LOCK = Lock()  # matplotlib's style is global, but page events run in several threads
+_SHADES = mpl.colormaps["Blues"]  # a single hue, suitable for colour-blind readers
+_DARK = 0.6  # above this fraction of the highest probability, numbers are white
+_STYLE_LOCK = Lock()  # matplotlib's style is global, and events run in several threads
 
 
 def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Sequence[float]) -> str:
-    """Return P(score of answer 1, score of answer 2) as a heat map in sample order.
+    """Draw a heat map of P(score of answer 1, score of answer 2).
 
-    `order` is the order in which the answers were shown. `values` are the judge's scores, ascending.
+    `order` is the order in which the answers were shown; the axes use sample order. `values` are all possible scores,
+    in ascending order.
     """
     shares = {((s1, s2) if order == (0, 1) else (s2, s1)): share for s1, s2, share in distribution.likeliest}
     index = {value: position for position, value in enumerate(values)}
@@ -40,7 +41,7 @@ def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Seq
     likeliest = "All score lines have probability 0."
     if shares:
         (first, second), share = max(shares.items(), key=lambda line: line[1])
-        likeliest = f"Likeliest: {first:g} for answer 1 and {second:g} for answer 2, {_percent(share)}."
+        likeliest = f"Most likely: {first:g} for answer 1 and {second:g} for answer 2 ({_percent(share)})."
     with _drawing(4.6, 3.9) as (figure, axes):
         for (first, second), share in shares.items():
             x, y = index[first], index[second]
@@ -57,19 +58,19 @@ def heat_map(distribution: PairDistribution, order: tuple[int, ...], values: Seq
         axes.set_title(f"n = {len(shares)} score lines", fontsize=10, loc="left")
         figure.colorbar(shade, ax=axes, label="Probability (%)", shrink=0.8)
         drawing = svg(figure, f"Probabilities of the score lines in percent. {likeliest}")
-    caption = "Answer 2 is better above the dashed line, answer 1 below it."
+    caption = "Above the dashed line, answer 2 is better; below it, answer 1 is better."
     rows = [(f"{first:g}", f"{second:g}", _percent(share)) for (first, second), share in shares.items()]
     return _with_digits(drawing, caption, ("answer 1", "answer 2"), rows)
 
 
 def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
-    """Return P(score) for one answer as a bar chart over the judge's scale."""
+    """Draw a bar chart of P(score) for a single answer."""
     shares: Mapping[float, float] = dict(distribution.likeliest)
     percents = [100 * shares.get(value, 0.0) for value in values]
     likeliest = "none."
     if shares:
         value, share = max(shares.items(), key=lambda score: score[1])
-        likeliest = f"{value:g}, {_percent(share)}."
+        likeliest = f"{value:g} ({_percent(share)})."
     with _drawing(4.6, 2.6) as (figure, axes):
         bars = axes.bar(range(len(values)), percents, width=0.76, color=BLUE)
         if len(values) <= _MAX_NUMBERED:
@@ -78,13 +79,13 @@ def grade_bars(distribution: GradeDistribution, values: Sequence[float]) -> str:
         axes.set(xlabel="Score (points)", ylabel="Probability (%)")
         axes.set_title(f"n = {len(shares)} scores", fontsize=10, loc="left")
         axes.grid(axis="y", color=GRID)
-        drawing = svg(figure, f"Probabilities of the scores in percent. Likeliest: {likeliest}")
+        drawing = svg(figure, f"Probabilities of the scores in percent. Most likely: {likeliest}")
     rows = [(f"{value:g}", _percent(share)) for value, share in shares.items()]
     return _with_digits(drawing, "", ("score",), rows)
 
 
 def agreement_curve(growth: Sequence[Estimate]) -> str:
-    """Return a curve of the agreement by number of labels, with its 95 % interval as a band."""
+    """Draw the agreement against the number of labels, with a band for the 95 % interval."""
     counts = [estimate.n for estimate in growth]
     values, lows, highs = ([100 * getattr(estimate, name) for estimate in growth] for name in ("value", "low", "high"))
     with _drawing(4.6, 2.6) as (figure, axes):
@@ -95,13 +96,13 @@ def agreement_curve(growth: Sequence[Estimate]) -> str:
         axes.grid(axis="y", color=GRID)
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize=9, frameon=False, borderaxespad=0.2)
         bounds = f"{lows[-1]:.1f} to {highs[-1]:.1f}"
-        last = f"After {counts[-1]} labels {values[-1]:.1f} percent, 95 percent interval {bounds}."
-        drawing = svg(figure, f"Agreement with your labels as they grow. {last}")
+        last = f"After {counts[-1]} labels: {values[-1]:.1f} percent (95 percent interval {bounds})."
+        drawing = svg(figure, f"Agreement with your labels by number of labels. {last}")
     return f'<div class="jl-chart">{drawing}</div>'
 
 
 def probability_bar(first_better: float) -> str:
-    """Return P(first better) as a bar between the two answers."""
+    """Draw P(first better) as a bar between the two answers."""
     share = 100 * first_better
     return (
         f'<div class="jl-balance" role="img" aria-label="P(first better) {first_better:.2f}">'
@@ -112,7 +113,7 @@ def probability_bar(first_better: float) -> str:
 
 
 def score_bars(scores: Sequence[float], scale: tuple[float, float]) -> str:
-    """Return each answer's score as a bar on the judge's scale."""
+    """Draw one bar per answer for its score on the judge's scale."""
     low, high = scale
     rows = "".join(
         f'<li><span>answer {answer}</span><div class="jl-track"><div class="jl-fill" '

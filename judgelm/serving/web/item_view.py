@@ -1,4 +1,4 @@
-"""HTML of the current item and of the list of items."""
+"""HTML for the current item and the list of items."""
 
 from judgelm.judges.resolve import JudgeFormat
 from judgelm.records import Judgment, Sample
@@ -12,20 +12,20 @@ _MAX_TITLE = 60
 
 
 def texts_html(browsing: BrowseState) -> str:
-    """Return the question, answers and reference of the current item."""
+    """Render the question, answers, and reference of the current item."""
     if browsing.current is None:
-        return notice("No items pass the filters. Widen them.")
+        return notice("No items match the filters.")
     sample = browsing.run.samples.get(browsing.current)
-    return notice("The texts of this item are not available.") if sample is None else _texts(sample)
+    return notice("The texts for this item are not available.") if sample is None else _texts(sample)
 
 
 def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> str:
-    """Return both judges' judgments of the current item. `blind` hides them until the item is labelled."""
+    """Render both judges' judgments of the current item. With `blind`, unlabelled items show no judgment."""
     key = browsing.current
     if key is None:
         return ""
     if blind and key not in browsing.labels:
-        return notice("The judgment is hidden until you have labelled it.")
+        return notice("The judgment is hidden until you have labelled this item.")
     panels = [judgment_panel(browsing.run.judgments[key], judge)]
     if browsing.other is not None:
         panels.append(_other_panel(browsing, key, browsing.other.judgments.get(key)))
@@ -33,7 +33,7 @@ def judgment_html(browsing: BrowseState, judge: JudgeFormat, *, blind: bool) -> 
 
 
 def position_text(browsing: BrowseState) -> str:
-    """Return the current item's position in the list, and its label."""
+    """Describe the current item's position in the list and its label."""
     key = browsing.current
     if key is None:
         return f"0 of {len(browsing.run.judgments):,} items listed"
@@ -42,12 +42,12 @@ def position_text(browsing: BrowseState) -> str:
 
 
 def list_choices(browsing: BrowseState, *, blind: bool) -> list[tuple[str, str]]:
-    """Return the text and id of each item on the current list page."""
+    """Return the (text, id) choices for the current list page."""
     return [(_line(browsing, key, blind=blind), key) for key in browsing.page]
 
 
 def run_overview(browsing: BrowseState) -> str:
-    """Return the run's verdict counts, with notes on its files."""
+    """Render the run's verdict counts, with notes about its files."""
     run = browsing.run
     counts = ", ".join(f"{count:,} {verdict_name(word)}" for word, count in verdict_counts(browsing).items())
     lines = [f"{run.name}: {len(run.judgments):,} judgments: {counts}."]
@@ -93,7 +93,7 @@ def _earlier_turns(turns: list[object]) -> str:
     for index, turn in enumerate(turns, 1):
         if not isinstance(turn, dict):
             continue
-        blocks.append(text_block(str(turn.get("question", "")), title=f"Turn {index}: the user"))
+        blocks.append(text_block(str(turn.get("question", "")), title=f"Turn {index}: user"))
         answers = enumerate(given if isinstance(given := turn.get("answers"), list) else [], 1)
         shown = (text_block(str(answer), title=f"Turn {index}: assistant {place}") for place, answer in answers)
         blocks.append(side_by_side(shown))
@@ -103,8 +103,8 @@ def _earlier_turns(turns: list[object]) -> str:
 def _other_panel(browsing: BrowseState, key: str, theirs: Judgment | None) -> str:
     assert browsing.other is not None, "checked by the caller"
     if theirs is None:
-        return panel(sentences(["No judgment for this item."]), title=browsing.other.name)
+        return panel(sentences(["This item was not judged."]), title=browsing.other.name)
     word = {"same": "Same verdict.", "different": "Different verdict."}.get(browsing.comparison(key) or "", "")
-    reason = "" if theirs.reason is None else text_block(theirs.reason, title="Its reason")
+    reason = "" if theirs.reason is None else text_block(theirs.reason, title="Reason")
     lines = [verdict_sentence(theirs), word, *verdict_details(theirs), *doubts(theirs)]
     return panel(sentences(lines), reason, title=browsing.other.name)

@@ -1,4 +1,4 @@
-"""Actions of the judging tabs: build a mode and a sample, and stream the HTML of the judgment."""
+"""Event handlers for the judging tabs: build a mode and a sample, and stream the judgment as HTML."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from judgelm.serving.web.judgment_view import judgment_panel, live_reasons, text
 from judgelm.serving.web.markup import alert, busy, notice, partial_text, text_block
 
 SAMPLE_ID = "page"
-"""Id of every sample on the page. It does not affect greedy judgments."""
+"""Id used for every sample on the page; it does not affect greedy judgments."""
 
 ModeAndSample = tuple[BatchMode, Sample]
 
@@ -26,34 +26,38 @@ ModeAndSample = tuple[BatchMode, Sample]
 async def stream_judgment(
     judge: Judge, worker: EngineWorker, make: Callable[[], ModeAndSample]
 ) -> AsyncIterator[tuple[str, FollowUp | None]]:
-    """Yield the HTML of a judgment as it changes, and the follow-up conversation at the end."""
+    """Yield the judgment's HTML as it changes and, at the end, the follow-up conversation."""
     try:
         mode, sample = make()
-        yield busy("The judge is scoring …"), None
+        yield busy("The judge is scoring the answers …"), None
         async for step in stream_flow(worker, lambda: mode(sample)):
             if isinstance(step, Finished):
                 judgment = step.result
                 lacks = _lacks_distribution(mode, judgment)
                 yield judgment_panel(judgment, judge.format) + lacks, _talk(mode, sample, judgment)
             elif shown := live_reasons(step):
-                yield busy("The scores are final; the judge is writing its reason …") + shown, None
+                yield busy("The scores are final. The judge is writing its reason …") + shown, None
     except JudgelmError as error:
         yield alert(error), None
 
 
 async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> AsyncIterator[tuple[str, FollowUp]]:
-    """Yield a conversation's HTML and state as the judge answers a question."""
+    """Ask the judge a question, and yield the conversation's HTML and state as the reply arrives."""
     before = talk_log(talk)
     try:
         if not question.strip():
-            raise InputError("the question is blank; enter one")
+            raise InputError("the question is blank; enter a question")
         log = before + text_block(question, title="You")
-        yield log + busy("The judge is reading …"), talk
+        yield log + busy("The judge is reading your question …"), talk
         async for step in stream_flow(worker, partial(talk, question)):
             if not isinstance(step, Finished):
                 yield log + "".join(partial_text(reply.text.lstrip(), title="Judge") for reply in step), talk
             elif step.result.reply is None and (failure := step.result.failure) is not None:
-                yield log + alert(f"No reply: {text_failure(failure)}. Ask again, or rephrase the question."), talk
+                yield (
+                    log
+                    + alert(f"The judge did not reply: {text_failure(failure)}. Try again or rephrase the question."),
+                    talk,
+                )
             else:
                 yield talk_log(talk.after(step.result)), talk.after(step.result)
     except JudgelmError as error:
@@ -61,7 +65,7 @@ async def stream_talk(worker: EngineWorker, talk: FollowUp, question: str) -> As
 
 
 def talk_log(talk: FollowUp) -> str:
-    """Return the questions and replies of a conversation."""
+    """Render the questions and replies in a conversation."""
     blocks = []
     for turn in talk.history:
         blocks.append(text_block(turn.question, title="You"))
@@ -76,16 +80,16 @@ def talk_log(talk: FollowUp) -> str:
 def pair_input(
     judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any]
 ) -> ModeAndSample:
-    """Return the mode and sample for a pair. `options` are fields of the pair mode."""
+    """Return the mode and sample for judging a pair. `options` are fields of the pair mode."""
     if options.get("reasons") == "flips" and not options.get("both_orders"):
-        raise InputError("giving reasons where the orders disagree requires both orders; tick “Both orders”")
+        raise InputError("giving reasons where the orders disagree requires both orders; select “Both orders”")
     return judge.mode("pair", **options, **_distribution(judge)), _sample(question, answers, reference)
 
 
 def single_input(judge: Judge, question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
-    """Return the mode and sample for one answer."""
+    """Return the mode and sample for grading a single answer."""
     if reference.strip() and anchor.strip():
-        raise InputError("give a reference or another answer, not both; leave one blank")
+        raise InputError("enter either a reference or another answer, not both")
     sample = _sample(question, [answer], reference, {"anchor": anchor} if anchor.strip() else {})
     return judge.mode("single", reasons=_all_or_none(explain), **_distribution(judge)), sample
 
@@ -93,27 +97,27 @@ def single_input(judge: Judge, question: str, answer: str, reference: str, ancho
 def several_input(
     judge: Judge, question: str, reference: str, rotate: bool, explain: bool, *answers: str
 ) -> ModeAndSample:
-    """Return the mode and sample for two or more answers. `rotate` shows each answer once per position."""
+    """Return the mode and sample for ranking answers. `rotate` shows each once in each position."""
     filled = [answer for answer in answers if answer.strip()]
     if len(filled) < 2:
-        raise InputError("a ranking requires at least two answers; fill in another")
+        raise InputError("a ranking requires at least two answers; enter another one")
     orders = len(filled) if rotate else 1
     return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, filled, reference)
 
 
 def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> ModeAndSample:
-    """Return the mode and sample for two dialogues, or for one if no turn has a second answer.
+    """Return the mode and sample for two dialogues, or for one dialogue if no turn has a second answer.
 
-    Each turn has a question, two answers and a reference. Empty turns are skipped.
+    Each turn consists of a question, two answers, and a reference. Empty turns are skipped.
     """
     filled = [turn for turn in turns if any(text.strip() for text in turn)]
     if not filled:
-        raise InputError("the dialogue is empty; fill in a turn")
+        raise InputError("the dialogue is empty; enter at least one turn")
     two = any(turn[2].strip() for turn in filled)
     rows = []
     for index, (question, first, second, reference) in enumerate(filled, 1):
         answers = [first, second] if two else [first]
-        _refuse_blank({f"the user's text in turn {index}": question})
+        _refuse_blank({f"the user message in turn {index}": question})
         _refuse_blank({f"answer {answer} in turn {index}": text for answer, text in enumerate(answers, 1)})
         rows.append({"question": question, "answers": answers, "reference": reference if reference.strip() else None})
     last = rows[-1]
@@ -124,7 +128,7 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
 def image_input(
     judge: Judge, question: str, answer: str, reference: str, image: str | None, explain: bool
 ) -> ModeAndSample:
-    """Return the mode and sample for an answer about an image."""
+    """Return the mode and sample for grading an answer about an image."""
     _refuse_blank({"the reference": reference})
     sees = judge.engine.supports_images
     if sees and image is None:
@@ -180,25 +184,24 @@ def _talk(mode: BatchMode, sample: Sample, judgment: Judgment) -> FollowUp | Non
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
-"""Options for all events: no public endpoint, page overlay, or limit on concurrent events."""
+"""Options for all events: no public endpoint, no progress overlay, and no concurrency limit."""
 
 
 REASONS = [("no", "none"), ("yes", "all"), ("where the orders disagree", "flips")]
-"""Choices for when to give reasons for a pair."""
 
 
 def reason_info(judge: Judge) -> str:
-    """Return a hint about the quality of this judge's reasons."""
+    """Return a hint about how reliable this judge's reasons are."""
     if judge.format.never_explained:
-        return "This judge was not trained to give reasons; its text after the scores is unreliable."
-    return "Written after the scores; it does not affect them."
+        return "This judge was not trained to give reasons; the text it generates after the scores is unreliable."
+    return "The judge writes its reason after the scores, so it does not affect them."
 
 
 _PLAIN: dict[str, Any] = {"js_on_load": None, "apply_default_css": False, "padding": False, "elem_classes": "jl-place"}
 
 
 def html(elem_id: str, *, value: str = "", visible: bool = True) -> gr.HTML:
-    """Return an element for `markup` HTML."""
+    """Return a component that displays `markup` HTML."""
     return gr.HTML(value, elem_id=elem_id, visible=visible, **_PLAIN)
 
 
@@ -211,9 +214,10 @@ def judge_controls(
     *,
     talk: bool = False,
 ) -> tuple[list[Any], Any]:
-    """Add the buttons, the judgment, and, with `talk`, a conversation about it.
+    """Add the buttons, the judgment, and, with `talk`, a conversation about the judgment.
 
-    `make` gets the values of `fields`, and may raise an error to show. `name` is the prefix of element ids.
+    `make` is called with the values of `fields`; the page shows any `JudgelmError` it raises. `name` is a prefix for
+    element ids.
     """
     with gr.Row(elem_classes="jl-buttons"):
         start = gr.Button("Judge", variant="primary", elem_id=f"{name}-judge")
@@ -236,11 +240,11 @@ def judge_controls(
 
 
 def _talk_controls(worker: EngineWorker, name: str, state: gr.State) -> list[Any]:
-    """Avoid a `change` event on the state, because Gradio would hash it on every event."""
+    """Do not add a `change` event for the state, because Gradio would hash the state on every event."""
     with gr.Column(visible=False, elem_id=f"{name}-talk") as group:
         log = html(f"{name}-log")
-        label = "Ask the judge about its judgment"
-        info = "The judge sees its prompt and its reply. Press Enter to send."
+        label = "Ask the judge about this judgment"
+        info = "The judge sees its prompt and its previous reply. Press Enter to send."
         question = gr.Textbox(label=label, lines=1, max_lines=6, elem_id=f"{name}-question", info=info)
         with gr.Row(elem_classes="jl-buttons"):
             ask = gr.Button("Ask", elem_id=f"{name}-ask", scale=0, min_width=120)

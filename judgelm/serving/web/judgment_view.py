@@ -1,6 +1,6 @@
-"""HTML for a judgment: the verdict in words, reasons for doubt, charts, and the prompts shown.
+"""HTML for a judgment: the verdict in words, warnings, charts, and raw replies.
 
-All texts are untrusted, so they are escaped and never rendered as Markdown or HTML.
+Texts are untrusted, so they are always escaped and never rendered as Markdown or HTML.
 """
 
 import math
@@ -17,11 +17,11 @@ from judgelm.serving.web.charts import grade_bars, heat_map, probability_bar, sc
 from judgelm.serving.web.markup import notice, panel, partial_text, sentences, side_by_side, text_block, verdict
 from judgelm.serving.web.runs import flips
 
-_LOW_COVERAGE = "Less than half of the probability is on score lines. The chart shows only that part."
+_LOW_COVERAGE = "Score lines have less than half of the total probability. The chart shows only score lines."
 
 
 def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
-    """Return the complete judgment."""
+    """Render the complete judgment."""
     panels = [_shown_panel(shown, judgment, judge) for shown in judgment.shown]
     drawn = ""
     if judgment.probability is not None and isinstance(judgment.verdict, PairVerdict):
@@ -33,7 +33,7 @@ def judgment_panel(judgment: Judgment, judge: JudgeFormat) -> str:
 
 
 def verdict_sentence(judgment: Judgment) -> str:
-    """Return the verdict, or the reason for a failure, as one sentence."""
+    """Describe the verdict or the failure in one sentence."""
     if judgment.failure is not None:
         return f"No verdict: {failure_words(judgment.failure)}."
     match judgment.verdict:
@@ -53,7 +53,7 @@ def verdict_sentence(judgment: Judgment) -> str:
 
 
 def verdict_details(judgment: Judgment) -> list[str]:
-    """Return sentences on P(first better), scores and consistency."""
+    """Describe P(first better), the scores, and whether the orders agree."""
     lines = []
     if judgment.probability is not None:
         event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
@@ -65,39 +65,39 @@ def verdict_details(judgment: Judgment) -> list[str]:
     if judgment.consistent:
         lines.append("All orders agree.")
     if judgment.repaired:
-        lines.append("The first reply was unparseable; the verdict comes from a constrained retry.")
+        lines.append("The first reply could not be parsed; the verdict comes from a constrained retry.")
     return lines
 
 
 def failure_words(failure: Unparsed) -> str:
-    """Describe a failure in words, with details if known."""
+    """Describe a failure, with details if known."""
     why = failure.why or (failure.text if failure.code == "engine" else "")
     return FAILURE_NAMES[failure.code] + (f" ({why})" if why else "")
 
 
 def text_failure(failure: Unparsed) -> str:
-    """Describe the failure of a reason or a conversation reply in words."""
+    """Describe why a reason or a reply in a conversation failed."""
     return f"it is incomplete ({failure.why})" if failure.code == "truncated" else failure_words(failure)
 
 
 def live_reasons(replies: Sequence[PartialReply]) -> str:
-    """Return the reasons being written, or "" during scoring."""
+    """Render the reasons that are being generated, or "" while the judge is scoring."""
     reasons = [reply for reply in replies if reply.reason]
     titled = [partial_text(reply.text.lstrip(), title=f"The reason, continuing “{reply.line}”") for reply in reasons]
     return side_by_side(titled) if titled else ""
 
 
 def input_notes(judgment: Judgment) -> str:
-    """Return notes on sanitized texts and token counts."""
+    """Render notes about sanitised texts and token counts."""
     lines = []
     if judgment.sanitized:
-        lines.append(f"{judgment.sanitized} look-alikes of the prompt's markers were sanitized.")
-    lines.append(f"{judgment.prompt_tokens:,} tokens read, {judgment.completion_tokens:,} written.")
+        lines.append(f"{judgment.sanitized} occurrences of the prompt's markers in the texts were sanitised.")
+    lines.append(f"{judgment.prompt_tokens:,} prompt tokens, {judgment.completion_tokens:,} completion tokens.")
     return f'<div class="jl-small">{sentences(lines)}</div>'
 
 
 def order_words(shown: Shown) -> str:
-    """Return e.g. `answer 2 shown first`."""
+    """Describe the order in which the answers were shown, such as `answer 2 shown first`."""
     part = f"{shown.part}: " if shown.part else ""
     if len(shown.order) == 1:
         return shown.part or "the judge's reply"
@@ -105,7 +105,7 @@ def order_words(shown: Shown) -> str:
 
 
 def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
-    lines = [] if shown.failure is None else [f"Unparseable: {failure_words(shown.failure)}."]
+    lines = [] if shown.failure is None else [f"No verdict: {failure_words(shown.failure)}."]
     if shown.scores is not None:
         lines.append(f"Scores {score_text(_in_sample_order(shown))}" if len(shown.scores) > 1 else "")
         if judgment.reads_words and len(shown.order) == 1 and shown.grades is None:
@@ -149,8 +149,8 @@ def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
 
 
 def _rest(unassigned: float, approximation: str) -> str:
-    exact = f" The probabilities are not exact: {approximation}." if approximation else ""
-    return (f"{unassigned:.1%} on other replies." if unassigned >= 0.001 else "") + exact
+    exact = f" The probabilities are approximate: {approximation}." if approximation else ""
+    return (f"Probability of other replies: {unassigned:.1%}." if unassigned >= 0.001 else "") + exact
 
 
 def _in_sample_order(shown: Shown) -> tuple[float, ...]:
@@ -165,7 +165,7 @@ def _tied(answers: tuple[int, ...]) -> str:
 
 
 CLOSE_THRESHOLD = 0.1
-"""Maximum distance of P(first better) from 0.5 for a close call, as the default of `--close-threshold`."""
+"""A call is close if P(first better) is this close to 0.5; same as the default for `--close-threshold`."""
 
 _NONE = (
     "No warning signs: both orders agree, no text was truncated, and the probability is not close to 0.5. "
@@ -174,7 +174,7 @@ _NONE = (
 
 
 def doubts(judgment: Judgment) -> list[str]:
-    """Return the reasons for doubt, most serious first. A failure has none."""
+    """Return warnings about a verdict, most serious first. Failures have none."""
     if judgment.verdict is None:
         return []
     pair = isinstance(judgment.verdict, PairVerdict)
@@ -182,7 +182,7 @@ def doubts(judgment: Judgment) -> list[str]:
 
 
 def doubts_html(judgment: Judgment) -> str:
-    """Return the reasons for doubt. If a pair has none, state what was checked."""
+    """Render the warnings about a verdict. If a fully checked pair has none, say so."""
     reasons = doubts(judgment)
     if reasons:
         return notice("Why this verdict may be wrong:", *reasons)
@@ -206,10 +206,10 @@ def _of_cuts(judgment: Judgment) -> Iterator[str]:
             tokens = (cut.tokens_after, cut.tokens_before)
             read[answer] = min(read.get(answer, tokens), tokens)
     for answer, (after, before) in sorted(read.items()):
-        yield f"Answer {answer} was truncated: the judge read {after:,} of its {before:,} tokens."
+        yield f"Answer {answer} was truncated from {before:,} to {after:,} tokens."
 
 
 def _of_probability(judgment: Judgment) -> Iterator[str]:
     probability = judgment.probability
     if probability is not None and abs(probability - 0.5) <= CLOSE_THRESHOLD:
-        yield f"The call is close: P(first better) {probability:.2f} is within {CLOSE_THRESHOLD:g} of 0.5."
+        yield f"This is a close call: P(first better) is {probability:.2f}, within {CLOSE_THRESHOLD:g} of 0.5."

@@ -1,4 +1,4 @@
-"""A run's agreement with the user's labels and with another judge."""
+"""Agreement between a run, the user's labels, and another judge."""
 
 import math
 from collections.abc import Mapping
@@ -19,18 +19,22 @@ from judgelm.studies.sentences import format_percents
 
 
 def agreement_html(browsing: BrowseState, *, blind: bool) -> str:
-    """Return the agreement with the labels and with the other judge, and the path of the label file."""
+    """Render the agreement with the labels and the other judge, and the path to the label file."""
     labelled = sum(key in browsing.run.judgments for key in browsing.labels)
     evaluation = evaluate_labels(browsing, browsing.run)
-    caveat = "" if blind else " If you see the verdict before you label, agreement is overestimated."
+    caveat = "" if blind else " Agreement is overestimated if you see the verdict before you label."
     curve = "" if evaluation is None else growth_html(browsing, evaluation)
     words = ["No labels yet."] if evaluation is None else headline(evaluation)
     parts = [panel(sentences(words), curve, title=f"Your labels ({labelled:,})")]
     file = browsing.run.label_file
-    saved = "" if file is None else f"Labels are saved immediately in {file.path}, for judgelm eval --labels."
+    saved = (
+        ""
+        if file is None
+        else f"Each label is saved immediately to {file.path}, which you can pass to judgelm eval --labels."
+    )
     parts.append(f'<div class="jl-small">{sentences([caveat if labelled else "", saved])}</div>')
     if browsing.other is not None:
-        parts.append(panel(sentences(judge_agreement(browsing)), title="The other judge"))
+        parts.append(panel(sentences(judge_agreement(browsing)), title="Other judge"))
     return "".join(parts)
 
 
@@ -43,8 +47,8 @@ def judge_agreement(browsing: BrowseState) -> list[str]:
     compared = {key: comparison for key, comparison in verdicts.items() if comparison is not None}
     joined = browsing.run.judgments.keys() & other.judgments.keys()
     lines = [
-        f"{browsing.run.name} and {other.name} share {len(joined):,} items; "
-        f"{len(browsing.run.judgments) - len(joined):,} are only in the first and "
+        f"{browsing.run.name} and {other.name} have {len(joined):,} items in common; "
+        f"{len(browsing.run.judgments) - len(joined):,} items are only in the first run and "
         f"{len(other.judgments) - len(joined):,} only in the second."
     ]
     if not compared:
@@ -52,7 +56,7 @@ def judge_agreement(browsing: BrowseState) -> list[str]:
     clusters = _clusters(browsing, list(compared))
     same = share(np.array([comparison == "same" for comparison in compared.values()]), clusters, Resampling())
     lines.append(
-        f"Of {same.n:,} items with two verdicts, {percent(same.value)} have the same verdict ({_interval(same)})."
+        f"The judges agree on {percent(same.value)} of the {same.n:,} items that both judged ({_interval(same)})."
     )
     return [*lines, *_kappa(browsing, list(compared)), *_label_agreement(browsing)]
 
@@ -77,7 +81,7 @@ def _kappa(browsing: BrowseState, keys: list[str]) -> list[str]:
     second = np.array([label_of(winner) for _, _, winner in pairs])
     kappa = cohens_kappa(first, second, _clusters(browsing, [key for key, _, _ in pairs]), Resampling())
     if kappa is None:
-        return [f"Cohen's kappa over {len(pairs):,} pairs is undefined because of too little variation."]
+        return [f"Cohen's kappa is undefined for these {len(pairs):,} pairs because the verdicts vary too little."]
     limits = "interval undefined" if math.isnan(kappa.low) else f"95 % interval {kappa.low:.2f} to {kappa.high:.2f}"
     return [f"Cohen's kappa {kappa.value:.2f} ({limits}, n = {kappa.n:,})."]
 
@@ -92,13 +96,12 @@ def _interval(estimate: Estimate) -> str:
 
 
 MAX_POINTS = 40
-"""Maximum number of points on the curve."""
 
-_STOPPING = "Decide in advance how many pairs to label. Stopping when the agreement looks good overestimates it."
+_STOPPING = "Decide in advance how many pairs to label. If you stop when the agreement looks good, it is overestimated."
 
 
 def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
-    """Evaluate a run against the page's labels. Return None if no label matches an item in the run."""
+    """Evaluate a run against the user's labels, or return None if no label matches an item in the run."""
     labels = {
         key: Label(sample_id=key, winner=winner) for key, winner in browsing.labels.items() if key in run.judgments
     }
@@ -108,9 +111,9 @@ def evaluate_labels(browsing: BrowseState, run: OpenRun) -> Evaluation | None:
 
 
 def progress_html(browsing: BrowseState) -> str:
-    """Return the number of labels and the agreement with its interval on one line."""
+    """Render one line with the number of labels and the agreement so far."""
     evaluation = evaluate_labels(browsing, browsing.run)
-    text = "No labels yet. The agreement appears here after the first label."
+    text = "No labels yet. The agreement will appear here after your first label."
     if evaluation is not None:
         labels = "1 label" if evaluation.counts.joined == 1 else f"{evaluation.counts.joined:,} labels"
         text = f"{labels}: {agreement_words(evaluation)}."
@@ -118,7 +121,7 @@ def progress_html(browsing: BrowseState) -> str:
 
 
 def agreement_words(evaluation: Evaluation) -> str:
-    """Return the agreement with its interval, or the reason there is none."""
+    """Describe the agreement with its interval, or why there is none."""
     if evaluation.headline is None or evaluation.counts.judged == 0:
         return "no agreement, because all judgments failed"
     accuracy = evaluation.headline.accuracy
@@ -126,14 +129,14 @@ def agreement_words(evaluation: Evaluation) -> str:
 
 
 def growth_html(browsing: BrowseState, evaluation: Evaluation) -> str:
-    """Return the agreement curve, or "" if fewer than two labelled items are judged."""
+    """Render the agreement curve, or "" if it has fewer than two points."""
     labelled = [key for key in browsing.labels if key in browsing.run.judgments]
     growth = agreement_growth(labelled, evaluation, browsing.run.questions)
     return agreement_curve(growth) + sentences([_STOPPING]) if len(growth) > 1 else ""
 
 
 def agreement_growth(labelled: list[str], evaluation: Evaluation, questions: Mapping[str, str]) -> list[Estimate]:
-    """Return the agreement after each additional label. Failed judgments are excluded."""
+    """Return the agreement after each additional label, excluding failed judgments."""
     wrong = {each.sample_id for each in evaluation.disagreements}
     failed = set(evaluation.failed)
     keys = [key for key in labelled if key not in failed]

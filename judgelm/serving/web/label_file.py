@@ -1,6 +1,6 @@
-"""A run's label file.
+"""The label file for a run.
 
-It contains a line `{"id": ..., "winner": ...}` per labelled pair. Each change replaces the file atomically.
+It has one line `{"id": ..., "winner": ...}` per labelled pair and is replaced atomically on each change.
 """
 
 import fcntl
@@ -23,19 +23,19 @@ _MAX_STEM = 80
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """A run's label file. Several pages and servers may write it at once. It need not exist yet."""
+    """The label file for a run. It may not exist yet, and several processes may write to it concurrently."""
 
     path: Path
 
     def read(self) -> dict[str, Winner]:
-        """Return winners by sample id. The last label of an id counts."""
+        """Return winners by sample id. If an id has several labels, the last one is used."""
         winners: dict[str, Winner] = {}
         for line, row in read_jsonl(self.path) if self.path.exists() else ():
             winners |= _winner(Row(str(self.path), line, row))
         return winners
 
     def put(self, key: str, winner: Winner | None) -> dict[str, Winner]:
-        """Save a label, or remove it if `winner` is None. Returns after the file is synced to disk."""
+        """Save a label, or remove it if `winner` is None. Returns once the file is synced to disk."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self.path):
@@ -46,8 +46,8 @@ class LabelFile:
                 self._replace(winners)
         except OSError as error:
             raise RunError(
-                f"{self.path}: cannot save the label: {error.strerror or error}; free disk space or fix permissions, "
-                "then label again (labels of uploaded files are saved in another folder)"
+                f"{self.path}: cannot save the label: {error.strerror or error}; free up disk space or fix the "
+                "permissions, then label again; or upload the run file, which saves labels in a different folder"
             ) from error
         return winners
 
@@ -58,43 +58,40 @@ class LabelFile:
                 file.writelines(encode_line({"id": key, "winner": winner}) for key, winner in winners.items())
                 file.flush()
                 os.fsync(file.fileno())  # otherwise, a power failure after the rename could lose all labels
-            os.replace(draft, self.path)  # releases the lock, so another writer may now own the draft
+            os.replace(draft, self.path)  # releases the lock, so the draft may now belong to another writer
         except OSError:
             draft.unlink(missing_ok=True)
             raise
 
 
 def label_file_of(run: Path) -> LabelFile:
-    """Return a local run's label file: `judgments.labels.jsonl` next to `judgments.jsonl`."""
+    """Return the label file for a local run, for example `judgments.labels.jsonl` next to `judgments.jsonl`."""
     return LabelFile(run.with_name(run.name.removesuffix(".jsonl") + _SUFFIX))
 
 
 def label_file_of_upload(run: Path) -> LabelFile:
-    """Return the label file for an uploaded run, which is deleted when the page closes.
-
-    The label file is in `$XDG_STATE_HOME/judgelm/labels`, named after a hash of the run file.
-    """
+    """Return the label file for an uploaded run, which is in `$XDG_STATE_HOME/judgelm/labels`."""
     try:
         with run.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     except OSError as error:
-        raise InputError(f"{run.name}: cannot read: {error.strerror or error}; upload it again") from error
+        raise InputError(f"{run.name}: cannot read the file: {error.strerror or error}; upload it again") from error
     state = Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"))
     stem = run.name.removesuffix(".jsonl")[:_MAX_STEM]
     return LabelFile(state / "judgelm" / "labels" / f"{stem}-{digest}{_SUFFIX}")
 
 
 def _winner(row: Row) -> dict[str, Winner]:
-    key = row.data.get("id")  # reject lines with more fields, because the page would drop them
+    key = row.data.get("id")  # reject lines with other fields, which would be lost when the file is replaced
     if row.data.keys() != {"id", "winner"} or not isinstance(key, str):
-        finding = "expected only an id and a winner"
-        raise row.error(f"{finding}; rename this file and open it under Earlier labels")
+        finding = 'expected only the fields "id" and "winner"'
+        raise row.error(f"{finding}; rename this file and open it as Earlier labels")
     return {key: winner_field(row)}
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock the file, or the new file if another process replaces it during the wait."""
+    """Lock the file. If another process replaces it while we wait, lock the new file."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""The page: a tab for each way of judging, and a tab to browse and label runs.
+"""The web page, with one tab per way of judging and a tab for browsing and labelling runs.
 
-The page loads nothing from other servers. Fonts, scripts and styles are local, telemetry is off, and a content
-security policy blocks requests to other servers.
+The page does not contact other servers: fonts, scripts, and styles are local, telemetry is disabled, and a content
+security policy blocks external requests.
 """
 
 import json
@@ -41,14 +41,14 @@ _VIEWS = [("each turn", "each"), ("the last turn", "last"), ("the whole conversa
 _NO_IMAGES = (
     "This judge does not support images. To use images, start `judgelm web` with a vision-language judge: a LLaVA or "
     "Idefics model, or a model on a server (--engine openai).",
-    "Without the image, the judge grades the answer by the reference alone. The reference must describe the image.",
+    "The judge does not see the image and relies on the reference answer, which must describe the image.",
 )
 
 
 def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
-    """Return the page for `judgelm.serving.web.web_app.web_app`.
+    """Create the page. Pass it to `judgelm.serving.web.web_app.web_app`.
 
-    `worker` runs the judge's engine for all users. `runs` are open from the start, and users can upload others.
+    `worker` runs the judge's engine for all users. `runs` are available from the start; users can upload more.
     """
     page: gr.Blocks
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
@@ -74,7 +74,7 @@ def _about(judge: Judge) -> str:
     low, high = judge.format.scale
     return (
         f"{name} on the {described['engine']} engine, template {judge.format.template}, scores {low:g} to {high:g}. "
-        "Press Shift+Enter in a field to judge."
+        "Press Shift+Enter in a text field to judge."
     )
 
 
@@ -140,8 +140,10 @@ def _single_tab(judge: Judge, worker: EngineWorker) -> None:
     with gr.Row():
         texts += _text_fields(
             "single",
-            _REFERENCE._replace(info="The judge compares the answer with it."),
-            _Field("anchor", "Another answer (optional)", 2, "Use it instead of a reference; it is scored too."),
+            _REFERENCE._replace(info="The judge compares the answer with the reference."),
+            _Field(
+                "anchor", "Another answer (optional)", 2, "For comparison, instead of a reference. It is scored too."
+            ),
         )
     explain = _reason_box(judge, "single", value=not judge.format.never_explained)
     judge_controls(judge, worker, "single", [*texts, explain], partial(single_input, judge))
@@ -159,8 +161,8 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     [reference] = _text_fields("several", _REFERENCE)
     with gr.Row():
         rotate = gr.Checkbox(
-            value=False, label="Each answer once in each position", visible=not judge.template.reads_alone,
-            info="Uses one prompt per answer and ranks by mean scores.", elem_id="several-places",
+            value=False, label="Show each answer once in each position", visible=not judge.template.reads_alone,
+            info="Uses one prompt per answer and ranks answers by their mean scores.", elem_id="several-places",
         )  # fmt: skip
         explain = _reason_box(judge, "several")
     fields = [question, reference, rotate, explain, *answers]
@@ -168,12 +170,12 @@ def _several_tab(judge: Judge, worker: EngineWorker) -> None:
 
 
 def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
-    html("dialogue-help", value=notice("To grade one dialogue, leave all answers of assistant 2 blank."))
+    html("dialogue-help", value=notice("To grade a single dialogue, leave all replies from assistant 2 empty."))
     groups, fields = [], []
     for turn in range(1, _MAX_TURNS + 1):
         name, title = f"dialogue-{turn}", f"Turn {turn}:"
         with gr.Group(visible=turn <= _TURNS_AT_FIRST) as group:
-            fields += _text_fields(name, _Field("user", f"{title} the user", 2))
+            fields += _text_fields(name, _Field("user", f"{title} user", 2))
             with gr.Row():
                 both = (_Field(f"answer-{place}", f"{title} assistant {place}") for place in (1, 2))
                 fields += _text_fields(name, *both)
@@ -187,7 +189,7 @@ def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
             gr.Checkbox(
                 value=True,
                 label="Both orders",
-                info="For two dialogues.",
+                info="Only applies to two dialogues.",
                 visible=not judge.template.reads_alone,
                 elem_id="dialogue-orders",
             ),
@@ -208,7 +210,7 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
         _two_squares() if sees else None, label="Image", type="filepath", sources=["upload", "clipboard"],
         visible=sees, height=280, buttons=[], elem_id="image-file",
     )  # fmt: skip
-    reference = _Field("reference", "Reference answer", 3, "Gets the full score.")
+    reference = _Field("reference", "Reference answer", 3, "An answer that would get full marks.")
     texts = _text_fields("image", _QUESTION, _Field("answer", "Answer", 4), reference)
     if sees:
         _filled_in(texts, _IMAGE_EXAMPLE)
@@ -217,7 +219,7 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
 
 
 def pair_tab(judge: Judge, worker: EngineWorker) -> None:
-    """Lay out the tab for pairs. Loading another example clears the judgment."""
+    """Create the tab for pairs. Loading another example clears the judgment."""
     with gr.Row(elem_classes="jl-example"):
         note = html("pair-example", value=example_note(0))
         another = gr.Button("Another example", size="sm", scale=0, min_width=140, elem_id="pair-another")
@@ -229,7 +231,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     fields += _text_fields("pair", _REFERENCE)
     with gr.Row():
         both = gr.Checkbox(
-            value=True, label="Both orders", info="Judges the pair a second time with the answers swapped.",
+            value=True, label="Both orders", info="Judges the pair again with the answers swapped.",
             visible=not judge.template.reads_words, elem_id="pair-orders",
         )  # fmt: skip
         explained = "none" if judge.format.never_explained else "all"
@@ -249,7 +251,7 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
         return [index, example_note(index), *texts, "", *no_judgment]
 
     def on_clear(now: int) -> list[Any]:
-        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # so that the same example is next
+        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # so that the same example comes next
 
     for button, event in ((another, on_another), (clear, on_clear)):
         button.click(event, position, [position, note, *fields, *outputs], cancels=[judging], **QUIET)
@@ -258,14 +260,14 @@ def pair_tab(judge: Judge, worker: EngineWorker) -> None:
 
 @cache
 def examples() -> tuple[dict[str, Any], ...]:
-    """Return all everyday pairs with labels and the reasons for them."""
+    """Return all everyday pairs, with labels and the reasons for the labels."""
     return tuple(json.loads(line) for line in EVERYDAY_PAIRS.read_text(encoding="utf-8").splitlines())
 
 
 def example_note(index: int) -> str:
-    """Return the source of an example, with its label hidden until clicked."""
+    """Render a note about an example, with the label hidden until clicked."""
     example = examples()[index]
-    source = f"Example {index + 1} of {len(examples())}, from judgelm's everyday pairs. Press Judge, or edit the texts."
+    source = f"Example {index + 1} of {len(examples())} everyday pairs. Press Judge, or edit the texts first."
     label = f"{WINNER_NAMES[example['winner']]}. {example['reason']}"
     return f'<div class="jl-small">{sentences([source])}{folded(label[0].upper() + label[1:], title="Label")}</div>'
 
@@ -277,4 +279,3 @@ _TABS = (
     ("Conversation", "dialogue", _dialogue_tab),
     ("Image", "image", _image_tab),
 )
-"""Title, id, and layout function of each judging tab."""

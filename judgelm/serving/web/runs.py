@@ -1,4 +1,4 @@
-"""Run files to browse: judgments with the judged texts and the user's labels."""
+"""Loads run files with their judged texts and the user's labels."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRun:
-    """A run file's latest judgment of each sample, in file order.
+    """An open run, with the latest judgment of each sample in file order.
 
-    `samples` contains the judged texts by id, if known. Labels are not saved if `label_file` is None.
+    `samples` contains the judged texts by id, if they are known. If `label_file` is None, labels are not saved.
     """
 
     name: str
@@ -68,10 +68,10 @@ def open_run(
     uploaded: bool = False,
     reading: Reading = AS_WRITTEN,
 ) -> OpenRun:
-    """Read a run file and the judged texts.
+    """Load a run file and the judged texts.
 
-    `texts` is the judged file (default: the file in the manifest, if unchanged). `reading` has its column names and
-    sheet. `uploaded` files are temporary, so labels are saved elsewhere.
+    `texts` is the judged file; it defaults to the file in the manifest, if unchanged. `reading` describes its columns
+    and sheet. Labels of `uploaded` files are saved in a different folder.
 
     Raises:
         InputError: a file cannot be read, or the run file contains no judgments.
@@ -79,7 +79,7 @@ def open_run(
     path = Path(path)
     judgments = read_judgments(path)
     if not judgments:
-        raise InputError(f"{name or path.name}: no judgments found; give the OUT.jsonl written by judgelm-batch")
+        raise InputError(f"{name or path.name}: no judgments found; expected an output file of judgelm-batch")
     notes: list[str] = []
     if texts is None:
         texts = recorded_input(path)
@@ -88,13 +88,13 @@ def open_run(
         notes += [note] if note else []
     samples = {} if texts is None else _samples(texts, judgments, notes, reading)
     if not samples:
-        notes.append("The texts are missing because a run file contains only ids. Add the judged file.")
+        notes.append("The texts are missing, because a run file contains only ids. Add the judged file.")
     labels = label_file_of_upload(path) if uploaded else label_file_of(path)
     return OpenRun(name=name or path.name, judgments=judgments, samples=samples, notes=tuple(notes), label_file=labels)
 
 
 def open_runs(paths: Sequence[Path], texts: Path | None = None, reading: Reading = AS_WRITTEN) -> list[OpenRun]:
-    """Open run files. Each is named by file name, or by path if names are equal."""
+    """Open run files. The names are file names, or paths if several files have the same name."""
     names = Counter(path.name for path in paths)
     shown = {path: path.name if names[path.name] == 1 else str(path) for path in paths}
     return [open_run(path, texts, name=name, reading=reading) for path, name in shown.items()]
@@ -113,22 +113,22 @@ def _samples(
     samples = {sample.id: sample for sample in stream if sample.id in judgments}
     if not samples:
         example = next(iter(judgments))
-        finding = f"no id matches the run file (which contains {example!r})"
-        raise InputError(f"{Path(path).name}: {finding}; give the judged file")
+        finding = f"no id matches the run file, which contains ids such as {example!r}"
+        raise InputError(f"{Path(path).name}: {finding}; choose the judged file")
     samples, texts = match_samples(judgments, samples, name=Path(path).name)
     notes += texts.notes()
     if rejected:
-        notes.append(f"{rejected:,} rows of {Path(path).name} are invalid and were skipped.")
+        notes.append(f"{rejected:,} invalid rows in {Path(path).name} were skipped.")
     return samples
 
 
 def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) -> dict[str, Winner]:
-    """Return a label file's winners by sample id, with answers in the run's order."""
+    """Load winners by sample id from a label file, converted to the run's order of answers."""
     labelled = read_labels(str(path), on_reject=lambda reject: None, reading=reading)
     labels = match_labels(run.judgments, labelled, name=Path(path).name)[0].labels
     winners = {key: label.winner for key, label in labels.items() if label.winner is not None}
     if not winners:
-        raise InputError(f"{Path(path).name}: no label has a winner; give labels for pairs")
+        raise InputError(f"{Path(path).name}: no label has a winner; choose a file with labels for pairs")
     return winners
 
 
@@ -138,7 +138,7 @@ def verdict_word(judgment: Judgment) -> str:
 
 
 def verdict_name(word: str) -> str:
-    """Return a verdict word for display, such as `first better`, `tie`, `7.5` or `failed`."""
+    """Return the display name for a verdict word, such as `first better` for `1`."""
     return {"1": WINNER_NAMES[1], "2": WINNER_NAMES[2]}.get(word, word)
 
 
@@ -152,7 +152,7 @@ def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
 
 
 def flips(judgment: Judgment) -> bool | None:
-    """Return whether the orders disagree, or None if only one was requested or one failed."""
+    """Return whether the orders disagree, or None if only one order was requested or an order failed."""
     if judgment.consistent is not None:
         return not judgment.consistent
     orders = orders_of(next(iter(by_id([judgment]).values()))) if len(per_order(judgment.shown)) == 2 else None

@@ -1,4 +1,4 @@
-"""The ASGI application that serves the web page."""
+"""The ASGI app that serves the web page."""
 
 import hmac
 import socket
@@ -22,21 +22,21 @@ _POLICY = (
     "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'self'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-"""Gradio requires inline scripts and evaluates templates. `markup` escapes all texts on the page."""
+"""Gradio requires inline scripts and `eval`. `markup` escapes all texts on the page."""
 
 _HEADERS = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff"}
 _UNWANTED = ("run_history", "show_error", "ssr_mode", "enable_monitoring", "pwa", "mcp_server")
 _OFF: dict[str, Any] = dict.fromkeys(_UNWANTED, False)
-_LOGIN_HELP = "Enter any user name and the password of `judgelm web`."
+_LOGIN_HELP = "Enter any user name, and the password that was set for `judgelm web`."
 
 
 def web_app(page: gr.Blocks, *, password: str | None = None, hosts: KnownHosts | None = None) -> FastAPI:
-    """Return an ASGI application for the page.
+    """Return an ASGI app for the page.
 
     Args:
-        page: from `create_page`.
-        password: required to see the page, unless None.
-        hosts: host names accepted without a password; names of this machine by default.
+        page: the return value of `create_page`.
+        password: password for the page; if None, no password is required.
+        hosts: allowed host names if there is no password; defaults to this machine.
     """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     known = hosts or KnownHosts("127.0.0.1", way_out="set a password")
@@ -82,7 +82,7 @@ def _theme() -> gr.themes.Base:
 
 
 def serve_page(app: FastAPI, bound: socket.socket) -> None:
-    """Serve the page until Ctrl-C or SIGTERM."""
+    """Serve the page until SIGINT (Ctrl-C) or SIGTERM."""
     config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
-    with suppress(KeyboardInterrupt):  # uvicorn raises it again after a clean shutdown
+    with suppress(KeyboardInterrupt):  # uvicorn re-raises it after a clean shutdown
         WatchedServer(config).run(sockets=[bound])

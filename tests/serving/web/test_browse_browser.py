@@ -93,7 +93,7 @@ def test_texts_and_both_judgments_are_shown_together(page):
         assert page.locator("#browse-judgment").get_by_text(text).first.is_visible(), text
     has(page, "browse-overview", "4 judgments: 1 first better, 1 second better, 1 tie, 1 failed")
     # both judge a, b and c; only the verdicts of a are the same
-    has(page, "browse-findings", "Of 3 items with two verdicts, 33.3")
+    has(page, "browse-findings", "agree on 33.3\u00a0% of the 3 items")
 
 
 def test_labels_by_keyboard_and_mouse(page, files, tmp_path):
@@ -130,7 +130,7 @@ def test_digits_typed_into_a_field_label_nothing(page):
     page.locator("#filter-text textarea, #filter-text input").first.click()
     page.keyboard.type("12")
     page.keyboard.press("Enter")
-    has(page, "browse-item", "No items pass the filters.")
+    has(page, "browse-item", "No items match the filters.")
     has(page, "browse-findings", "Your labels (0)")
 
 
@@ -149,12 +149,12 @@ def test_runs_from_the_command_line_are_open_and_compared(url_with_runs, page_at
     page = page_at(url_with_runs, width=360)
     show_judgments(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    has(page, "browse-findings", "Of 3 items with two verdicts")
+    has(page, "browse-findings", "of the 3 items")
     page.get_by_role("button", name="Files").click()
     page.locator("#browse-other-name input").click()
     page.get_by_role("option", name="no other judge").click()
     page.locator("#browse-open").click()
-    page.locator("#browse-findings").get_by_text("Of 3 items with two verdicts").wait_for(state="hidden")
+    page.locator("#browse-findings").get_by_text("of the 3 items").wait_for(state="hidden")
 
 
 def test_judgments_are_hidden_by_default_and_the_agreement_grows_with_labels(page):
@@ -166,7 +166,9 @@ def test_judgments_are_hidden_by_default_and_the_agreement_grows_with_labels(pag
     has(page, "browse-progress", "2 labels: agreement 100.0\u00a0%")
     page.keyboard.press("2")
     has(page, "browse-progress", "3 labels: agreement 66.7\u00a0%")
-    curve = page.locator("#browse-findings svg[aria-label^='Agreement with your labels as they grow. After 3 labels']")
+    curve = page.locator(
+        "#browse-findings svg[aria-label^='Agreement with your labels by number of labels. After 3 labels']"
+    )
     curve.wait_for()
     has(page, "browse-findings", "run.jsonl compared with your labels: agreement 66.7")
     has(page, "browse-findings", "other.jsonl compared with your labels: agreement 66.7")  # 1 1 1 against labels 1 1 2
@@ -186,7 +188,7 @@ def test_labels_are_there_after_a_reload_and_for_the_next_server(serve_judge, pa
     has(page, "browse-place", "Item 2 of 4 listed")
     reload(page)
     has(page, "browse-place", "your label: second better")
-    has(page, "browse-findings", "run.labels.jsonl, for judgelm eval --labels")
+    has(page, "browse-findings", "saved immediately to")
     has(opened(), "browse-place", "your label: second better")
     tmp_path.joinpath("run.labels.tmp").mkdir()  # fails like a read-only folder, also for root
     page.locator("#label-first").click()

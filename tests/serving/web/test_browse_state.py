@@ -83,12 +83,12 @@ def test_only_pairs_can_be_labelled():
     browsing = start_browsing(run_of(grade, pair_judgment("a", 1)))
     with pytest.raises(InputError, match="not a pair"):
         browsing.labelled(1)
-    with pytest.raises(InputError, match="no item is listed"):
+    with pytest.raises(InputError, match="no item to label"):
         browsing.filtered(Filter(text="nowhere")).labelled(1)
 
 
 def test_two_runs_without_a_common_id_are_refused():
-    with pytest.raises(InputError, match=r"b.jsonl and a.jsonl share no id"):
+    with pytest.raises(InputError, match=r"b.jsonl and a.jsonl have no ids"):
         start_browsing(
             run_of(pair_judgment("a", 1), name="a.jsonl"), other=run_of(pair_judgment("b", 1), name="b.jsonl")
         )

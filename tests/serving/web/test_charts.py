@@ -55,7 +55,7 @@ def test_the_likeliest_cell_is_darkest_and_has_its_number():
     html = heat_map(distribution((8.0, 6.0, 0.75), (7.0, 7.0, 0.25)), (0, 1), TEN)
     assert len(rectangles(html, FULLEST)) == 1
     assert {"75", "25", "n = 2 score lines", "Probability (%)"} <= set(texts(html))
-    assert "Likeliest: 8 for answer 1 and 6 for answer 2, 75.0 %." in drawing(html).get("aria-label")
+    assert "Most likely: 8 for answer 1 and 6 for answer 2 (75.0 %)." in drawing(html).get("aria-label")
     assert "<td>8</td><td>6</td><td>75.0 %</td>" in html
 
 

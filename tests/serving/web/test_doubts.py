@@ -11,7 +11,7 @@ def test_a_flip_comes_first():
     flipped = replace(pair_judgment("a", "tie", swapped=(8.0, 6.0)), probability=0.55)
     first, second = doubts(flipped)
     assert first.startswith("The orders disagree")
-    assert "P(first better) 0.55" in second
+    assert "P(first better) is 0.55" in second
 
 
 def test_one_order_leaves_the_position_unknown():
@@ -24,7 +24,7 @@ def test_a_truncated_answer_is_numbered_in_sample_order():
     # the first answer shown in the swapped order is answer 2
     cut = replace(given.shown[1], truncations=(Truncation(answer=0, tokens_before=900, tokens_after=400),))
     judgment = replace(given, shown=(given.shown[0], cut))
-    assert doubts(judgment) == ["Answer 2 was truncated: the judge read 400 of its 900 tokens."]
+    assert doubts(judgment) == ["Answer 2 was truncated from 900 to 400 tokens."]
 
 
 def test_without_doubt_the_page_names_the_checks():

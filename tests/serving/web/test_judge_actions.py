@@ -68,7 +68,7 @@ def test_no_text_becomes_html(ask):
         (lambda judge: pair_input(judge, "q", ("a", ""), "", {}), "answer 2 is blank; fill it in"),
         (lambda judge: pair_input(judge, "q", ("a", "b"), "", {"reasons": "flips"}), "requires both orders"),
         (lambda judge: several_input(judge, "q", "", False, False, "a", "", " "), "at least two answers"),
-        (lambda judge: single_input(judge, "q", "a", "r", "b", False), "leave one blank"),
+        (lambda judge: single_input(judge, "q", "a", "r", "b", False), "a reference or another answer"),
         (lambda judge: dialogue_input(judge, [["", "", "", ""]], {}), "the dialogue is empty"),
         (
             lambda judge: dialogue_input(judge, [["q", "a", "", ""], ["q", "a", "b", ""]], {}),

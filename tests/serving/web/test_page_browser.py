@@ -153,7 +153,7 @@ def test_a_single_answer_with_reference_and_without(url, page_at):
     assert shown.locator("svg[aria-label^='Probabilities of the scores']").count() == 1
     fill(page, single_reference="r", single_anchor="c")
     page.locator("#single-judge").click()
-    shown.get_by_text("leave one blank").wait_for()
+    shown.get_by_text("a reference or another answer").wait_for()
     fill(page, single_anchor="")
     page.locator("#single-judge").click()
     shown.locator(".jl-verdict").wait_for()
