@@ -78,7 +78,7 @@ def test_far_tails_keep_their_digits():
 
 
 def test_a_level_that_no_row_has_is_refused():
-    with pytest.raises(ValueError, match="every level.* 0 to 2"):
+    with pytest.raises(ValueError, match=r"every level.* 0 to 2"):
         ordered_logit(np.array([0, 2]), np.zeros((2, 1)), np.ones(2, dtype=int))
     with pytest.raises(ValueError, match="at least two levels"):
         ordered_logit(np.array([0, 0]), np.zeros((2, 1)), np.ones(2, dtype=int))

@@ -66,5 +66,5 @@ def test_ratings_that_are_all_alike_or_not_needed_change_nothing():
 
 def test_one_label_has_no_variance():
     one = Stratum(name="a", labels=np.ones(1), rated=np.ones(1), rated_only=np.ones(5))
-    with pytest.raises(TooFewLabels, match="stratum a: .*got 1"):
+    with pytest.raises(TooFewLabels, match=r"stratum a: .*got 1"):
         stratified_mean([one], 0.90)
