@@ -72,5 +72,5 @@ def test_preference_sets_in_general(imported):
     battle = {"prompt": "q", "response_a": "a", "response_b": "b"}
     tie = {"winner_model_a": 0, "winner_model_b": 0, "winner_tie": 1}
     assert imported("preferences", battle | tie)[1][0]["winner"] == "tie"
-    with pytest.raises(InputError, match="read as plain; expected a preference set"):
+    with pytest.raises(InputError, match="recognised as plain; expected"):
         imported("preferences", {"question": "q", "answer_1": "a", "answer_2": "b"})

@@ -127,5 +127,5 @@ def test_the_builder_reads_what_a_schema_makes(entries, write, name, row):
 
 def test_a_file_of_another_schema_is_refused_with_its_fields(entries):
     for name, lacks in (("helpsteer3", "context, response1.*"), ("arena", "conversation_a, conversation_b; ")):
-        with pytest.raises(InputError, match=f"not a row of {name}: missing {lacks}found the fields chosen, rejected"):
+        with pytest.raises(InputError, match=f"not a {name} row: missing {lacks}found the fields chosen, rejected"):
             entries(name, HH)
