@@ -69,7 +69,7 @@ def test_questions_that_cannot_be_used_are_rejects(folder):
     first, second = read_questions("q.jsonl", on_reject=rejects.append)
     assert (first.id, second.question, second.category, second.reference) == ("1", "b", "c", "r")
     assert [reject.line for reject in rejects] == [2, 3, 4]
-    with pytest.raises(InputError, match="appeared before in this file"):
+    with pytest.raises(InputError, match="appears more than once"):
         read_questions("q.jsonl")
 
 

@@ -72,7 +72,7 @@ def test_further_votes_on_a_pair_are_judged_once_and_counted(write):
     stream = SampleStream([path], repeats="skip")
     assert [sample.answers for sample in stream] == [("9", "7"), ("9", "7")]
     assert (stream.repeated, stream.read, stream.rejected) == (1, 3, 0)
-    with pytest.raises(InputError, match="jsonl:2: this pair appeared before in this input"):
+    with pytest.raises(InputError, match="jsonl:2: this pair appears more than once"):
         list(SampleStream([path]))
 
 

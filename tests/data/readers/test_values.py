@@ -106,7 +106,7 @@ def test_what_python_writes_and_what_json_writes_is_the_same_list(value):
 def test_a_list_in_a_cell_is_never_the_text_of_an_answer(tmp_path):
     [row, bad] = read(tmp_path, "a.csv", "id,answer\n1,['Quito']\n2,\"['a' 'b']\"\n")
     with pytest.raises(
-        InputError, match=r"""a\.csv:2: field "answer": expected text, got a list in Python's notation"""
+        InputError, match=r"""a\.csv:2: field "answer": expected text, got a Python list"""
     ):
         row.text("answer", "answer")
     assert row.text_list("answer") == Row("f", 1, {"answer": '["Quito"]'}).text_list("answer") == ("Quito",)

@@ -127,7 +127,7 @@ def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change
     path = write(HOTPOT | {"_id": "good"}, HOTPOT | change)
     rejects = []
     assert [sample.id for sample in read_qa(path, on_reject=rejects.append)] == ["good"]
-    assert (finding or '"good" appeared before') in rejects[0].reason
+    assert (finding or '"good" appears more than once') in rejects[0].reason
     assert rejects[0].message.startswith(f"{path}:2")
 
 

@@ -54,7 +54,7 @@ def test_a_row_that_cannot_be_used_is_a_reject_with_its_place(ratings, good, bad
 
 
 def test_a_file_without_any_usable_row_is_an_error_that_says_the_first_finding(ratings):
-    with pytest.raises(InputError, match=r'no usable row \(1 read\); first reject: .*no "model"'):
+    with pytest.raises(InputError, match=r'no usable rows \(1 read\); first reject: .*no "model"'):
         ratings({"item": "1", "judge": "a", "score": 1})
 
 

@@ -108,7 +108,7 @@ def test_judgelms_validation_set_is_joined_by_question(write):
     # question 1 has a judgment with reference alone, 2 one without, 3 none
     found = [(row["question_id"], row["score"], row["score_w_reference"]) for row in made]
     assert found == [("1", None, [3, 4]), ("2", [8, 7], None)]
-    assert [reject.reason.partition(",")[0] for reject in rejects] == ["no readable judgment"]
+    assert [reject.reason.partition(",")[0] for reject in rejects] == ["no parseable judgment"]
 
 
 @pytest.mark.parametrize(
