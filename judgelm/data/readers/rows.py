@@ -68,7 +68,7 @@ class Row:
 
     def _text_error(self, name: str, needs: str) -> InputError:
         if name not in self.data:
-            return self.error(f'field "{name}f" is missing; each row must contain {needs}')
+            return self.error(f'field "{name}" is missing; each row must contain {needs}')
         value = self.data[name]
         if isinstance(value, str):
             return self.field_error(name, "contains half a surrogate pair, which UTF-8 cannot encode; remove it")
@@ -347,7 +347,7 @@ def convert_rows(
     """Convert each row. Rows for which `convert` raises an InputError are rejected; by default this raises an error.
 
     Raises:
-        InputError: no row is usable, or `on_reject` raises.
+        InputError: there are no usable rows, or `on_reject` raises an error.
     """
     values = _values(rows, convert, FileUse(path=path, expected=expected, on_reject=on_reject))
     yield from (value for value in values if not isinstance(value, Reject))

@@ -243,7 +243,10 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"question": "q", "answer_1": "a"}, '"answer_2" is missing; each row must contain question, answer_1, answer_2'),
+        (
+            {"question": "q", "answer_1": "a"},
+            '"answer_2" is missing; each row must contain question, answer_1',
+        ),
         (PLAIN | {"answer_1": 42}, '"answer_1": expected text, got the number 42; write it as "42"'),
         (PLAIN | {"answer_1": True}, '"answer_1": expected text, got true; write it as "true"'),
         (PLAIN | {"answer_1": None}, '"answer_1": expected text, got null or NaN; write "" for empty text'),
@@ -344,7 +347,9 @@ def test_a_file_without_a_good_row_reports_each_line_and_then_fails(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_text("oops\n[]\n")
     messages = []
-    with pytest.raises(InputError, match=r"a\.jsonl: none of 2 rows is usable; first reject: a\.jsonl:1: not JSON"):
+    with pytest.raises(
+        InputError, match=r"none of the 2 rows is usable; first reject: a\.jsonl:1: invalid JSON"
+    ):
         SampleStream(["a.jsonl"], on_reject=lambda reject: messages.append(reject.message))
     assert len(messages) == 2
 

@@ -120,8 +120,14 @@ def test_scores_and_models_follow_the_answers(pair):
     ("row", "message"),
     [
         (PLAIN | {"chosen": 4}, 'field "chosen": expected text, got the number 4; write it as "4"'),
-        ({"prompt": "q", "chosen": "g"}, 'field "rejected" is missing; each row must contain chosen, rejected and a prompt'),
-        ({"chosen": "g", "rejected": "b"}, 'field "prompt" is missing; each row must contain chosen, rejected and a prompt'),
+        (
+            {"prompt": "q", "chosen": "g"},
+            'field "rejected" is missing; each row must contain chosen, rejected',
+        ),
+        (
+            {"chosen": "g", "rejected": "b"},
+            'field "prompt" is missing; each row must contain chosen, rejected',
+        ),
         (PLAIN | {"prompt": 4}, 'field "prompt": expected text, got the number 4'),
         (PLAIN | {"rejected": "good"}, "chosen and rejected are equal"),
         (PLAIN | {"chosen": ["a", "b"]}, 'field "chosen": expected a text or a list of chat messages, got ["a", "b"]'),
