@@ -53,8 +53,9 @@ class RowDecoder:
         if len(data) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            self._problem = f"key {json.dumps(twice, ensure_ascii=False)} appears twice in the same object; keep "
-            "only one"
+            self._problem = (
+                f"key {json.dumps(twice, ensure_ascii=False)} appears twice in the same object; keep only one"
+            )
         return data
 
     def _constant(self, name: str) -> float | None:

@@ -102,7 +102,7 @@ def tar():
     ids=["compressed twice", "tar", "lz4", "pointer", "web page", "arrow"],
 )
 def test_what_is_neither_text_nor_parquet_is_refused_by_name(tmp_path, content, finding):
-    with pytest.raises(InputError, match=f"a: {finding}"):
+    with pytest.raises(InputError, match=f"a: .*{finding}"):
         list(read_rows(write(tmp_path, "a", content)))
 
 

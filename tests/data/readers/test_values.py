@@ -27,7 +27,7 @@ def read(tmp_path, name, text):
     ("row", "reason"),
     [
         ('{"a": 1, "b": 2, "a": 3}', 'key "a" appears twice in the same object; keep only one'),
-        ('{"turns": [{"role": "user", "role": "user"}]}', 'key "role" appears twice in one object'),
+        ('{"turns": [{"role": "user", "role": "user"}]}', 'key "role" appears twice in the same object'),
         ('{"a": 1, "m": {"x": [0, Infinity]}}', 'field "m.x[1]": expected a finite number, got Infinity; write null'),
         ('{"a": -1e999}', 'field "a": expected a finite number, got -Infinity'),
     ],
@@ -82,7 +82,7 @@ def test_a_cell_is_a_list_only_in_pythons_notation(cell, value):
         ("['a', b'x']", "of type bytes, which is not JSON-serializable: b'x'"),
         ("['" + "x" * 1_000_000 + "']", "longer than 1,000,000 characters"),
         ("[" * 5000 + "'a'" + "]" * 5000, "cannot be parsed"),
-        ("[" * 40 + "'a'" + "]" * 40, "nested more than 30 deep"),
+        ("[" * 40 + "'a'" + "]" * 40, "nested more than 30 levels"),
     ],
 )
 def test_a_cell_like_pythons_notation_that_cannot_be_read_is_refused(cell, reason):
@@ -109,7 +109,7 @@ def test_a_list_in_a_cell_is_never_the_text_of_an_answer(tmp_path):
         row.text("answer", "answer")
     assert row.text_list("answer") == Row("f", 1, {"answer": '["Quito"]'}).text_list("answer") == ("Quito",)
     assert isinstance(bad, Reject)
-    assert bad.reason.startswith('field "answer": a numpy list with no commas')
+    assert bad.reason.startswith('field "answer": is a numpy list with no commas')
 
 
 def test_values_of_parquet_are_those_of_json(tmp_path):

@@ -256,7 +256,7 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
             '"answer_1": contains half a surrogate pair, which UTF-8 cannot encode; remove it',
         ),
         (PLAIN | {"answers": []}, '"answers": expected a list of strings, got 0'),
-        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of strings, got null in the list'),
+        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of strings, but the list contains null'),
         (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 strings, got 1'),
         (PLAIN | {"id": [1]}, '"id": expected the id to be text or a whole number, got [1]'),
         (PLAIN | {"id": True}, '"id": expected the id to be text or a whole number, got true'),
@@ -266,7 +266,7 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
 def test_a_bad_field_is_a_reject_with_place_finding_and_way_out(write, row, message):
     path = write(PLAIN | {"id": 1}, row, PLAIN | {"id": 3})
     stream, samples, messages = stream_with_rejects([path])
-    assert messages == [f"pairs.jsonl:2: field {message}"]
+    assert [each.startswith(f"pairs.jsonl:2: field {message}") for each in messages] == [True]
     assert ([sample.id for sample in samples], stream.read, stream.rejected) == (["1", "3"], 3, 1)
 
 
