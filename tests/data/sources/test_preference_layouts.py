@@ -194,7 +194,7 @@ def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and
     [
         ({"conversation_b": None}, 'field "conversation_b": expected text, got null'),
         ({"winner": "neither"}, 'field "winner": expected 1=first, 2=second, a side such as model_a, or tie, got'),
-        ({"winner": "a", "model_b": "a"}, 'field "winner": "a" names a side and the other side\'s model'),
+        ({"winner": "a", "model_b": "a"}, 'field "winner": "a" is ambiguous'),
         ({"score_a": 1, "score_b": 5, "winner": "A"}, "winner 1 contradicts the scores 1 and 5"),
         ({"evaluation_order": 2}, 'field "evaluation_order": vote 2 of a session'),
     ],
@@ -258,7 +258,7 @@ def test_a_bad_pair_of_responses_is_a_reject(labelled, fields, message):
 
 
 def test_rows_without_winner_are_samples_without_label(labelled):
-    with pytest.raises(InputError, match="none of 1 rows has a usable label"):
+    with pytest.raises(InputError, match="none of the 1 rows has a usable label"):
         labelled(RESPONSES)
     [sample] = SampleStream(["pairs.jsonl"])
     assert (sample.id, sample.answers) == ("30192", ("a", "b"))
