@@ -115,9 +115,7 @@ def test_scores_of_three_answers_are_put_into_the_order_judged_unless_two_are_eq
 def test_labels_of_other_texts_are_refused(change, finding):
     right, wrong = labelled(PAIR, winner=1), labelled(replace(PAIR, id="2", **change), winner=1)
     both = replace(right, samples={**right.samples, **wrong.samples}, labels={**right.labels, **wrong.labels})
-    with pytest.raises(
-        InputError, match=f'l.jsonl: 1 of 2 rows do not contain .* for example, id "2": {finding}'
-    ):
+    with pytest.raises(InputError, match=f'l.jsonl: 1 of 2 rows do not contain .* for example, id "2": {finding}'):
         match_labels(judged(PAIR, replace(PAIR, id="2")), both, name="l.jsonl")
 
 

@@ -226,10 +226,10 @@ def test_outputs_without_partner_or_doubly_present_are_rejects(write):
     rows = list(join_outputs(first, second))
     assert [row.data["output_2"] for row in rows if isinstance(row, Row)] == ["d"]
     assert sorted(row.message for row in rows if not isinstance(row, Row)) == [
-        "m.jsonl:2: this instruction appeared before in this file; keep one output",
-        "m.jsonl:3: no row of n.jsonl has this instruction",
-        "n.jsonl:2: no row of m.jsonl has this instruction",
-        "n.jsonl:3: this instruction appeared before in this file; keep one output",
+        "m.jsonl:2: this instruction appears more than once in this file; keep only one output",
+        "m.jsonl:3: this instruction is not in n.jsonl",
+        "n.jsonl:2: this instruction is not in m.jsonl",
+        "n.jsonl:3: this instruction appears more than once in this file; keep only one output",
     ]
 
 
@@ -347,9 +347,7 @@ def test_a_file_without_a_good_row_reports_each_line_and_then_fails(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_text("oops\n[]\n")
     messages = []
-    with pytest.raises(
-        InputError, match=r"none of the 2 rows is usable; first reject: a\.jsonl:1: invalid JSON"
-    ):
+    with pytest.raises(InputError, match=r"none of the 2 rows is usable; first reject: a\.jsonl:1: invalid JSON"):
         SampleStream(["a.jsonl"], on_reject=lambda reject: messages.append(reject.message))
     assert len(messages) == 2
 

@@ -111,14 +111,14 @@ def test_a_flat_row_may_hold_a_prediction_and_its_type(write):
     ("change", "finding"),
     [
         ({"answer": ""}, "no gold answer"),
-        ({"answer": None}, 'field "answer": expected text or DROP'),
+        ({"answer": None}, 'field "answer": expected text, or DROP'),
         ({"question": 3}, 'field "question": expected text'),
         ({"_id": None}, "no _id or id"),
         ({"context": [["Lyon"]]}, 'field "context": expected text, or'),
         ({"answer_type": "colour"}, 'field "answer_type": expected one of string'),
         ({"data_set": "squad"}, 'field "data_set": expected one of hotpotqa'),
         ({"answers": [3]}, 'field "answers": expected a list of objects'),
-        ({"answers_spans": {}}, "DROP's own JSON"),
+        ({"answers_spans": {}}, "DROP's original JSON"),
         ({"validated_answers": "x"}, 'field "validated_answers": expected a list'),
         ({"_id": "good"}, None),
     ],
@@ -134,5 +134,5 @@ def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change
 def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="data set 'squad' not found"):
         list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
-    with pytest.raises(InputError, match="has neither Quoref's nor DROP's format"):
+    with pytest.raises(InputError, match="is in neither Quoref's nor DROP's format"):
         list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))
