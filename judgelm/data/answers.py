@@ -247,7 +247,7 @@ class AnswerSet:
     """The answers in several files, grouped by question."""
 
     def __init__(self, paths: Sequence[str], *, drop_truncated: bool = False) -> None:
-        """Read the files; `drop_truncated` skips answers that were truncated at the token limit."""
+        """Set `drop_truncated` to skip answers truncated at the token limit."""
         self._answers = read_collected(paths)
         self._drop_truncated = drop_truncated
 

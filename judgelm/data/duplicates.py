@@ -4,9 +4,6 @@
 of their word n-grams (shingles) reaches a threshold. MinHash estimates the similarity s from 128 permutations, with a
 standard error of sqrt(s * (1 - s) / 128), or 0.027 at s = 0.9. A pair at the threshold is found with probability 0.95.
 
-If one word is replaced, an answer (3-grams, 0.9) is still a duplicate from 59 words, and a question (2-grams, 0.7) from
-13.
-
 Source: Broder, On the Resemblance and Containment of Documents (1997); Li, Koenig, b-Bit Minwise Hashing (2010).
 """
 
@@ -61,7 +58,7 @@ class _Text(NamedTuple):
 
 
 class _Sketcher:
-    """Computes digests and sketches of texts. `width` is the number of sketch bytes per band."""
+    """Computes digests and sketches; `width` is the number of sketch bytes per band."""
 
     def __init__(self, threshold: float, shingle: int, min_words: int) -> None:
         from datasketch import MinHash  # imports scipy, which batch runs do not need
@@ -99,7 +96,6 @@ class _Sketcher:
 
 
 def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Estimate Jaccard similarities along the last axis, corrected for bytes that match by chance."""
     agreeing = np.count_nonzero(first == second, axis=-1) / PERMUTATIONS
     similarity: NDArray[np.float64] = np.maximum(0.0, (agreeing - _CHANCE) / (1 - _CHANCE))
     return similarity
@@ -152,7 +148,6 @@ class TextIndex:
     """Finds exact and near duplicates of a text among the texts added. Memory: about 0.8 KB per text."""
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
-        """Create an empty index; see `Duplicates` for the arguments."""
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._names: list[str] = []
         self._sketches: list[bytes] = []
@@ -213,12 +208,11 @@ class QuestionGroups:
     Add all questions before calling `group`; their order does not matter. A chain of near duplicates forms one group,
     even if its ends differ. Memory: about 0.8 KB per distinct question.
 
-    If more than 64 questions share a band (for example, thousands of questions from one template), only questions
-    within 64 positions of each other are compared. The rest are grouped through them.
+    If more than 64 questions share a band, only questions within 64 positions of each other are compared. The rest are
+    grouped through them.
     """
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
-        """Create an empty index; see `Duplicates` for the arguments."""
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._sketches: dict[bytes, bytes] = {}
         self._keys: dict[bytes, bytes] | None = None
@@ -263,7 +257,6 @@ def _largest(group: tuple[bytes, int]) -> tuple[int, bytes]:
 
 
 def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np.intp]:
-    """Return a group label for each row of `sketches`, shape (n, 128)."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -149,7 +149,6 @@ class LabelDecoder:
     Attributes:
         codes: the layout's codes, which `stated`, the user's code, overrides.
         soft: scale of `preference`, if the layout defines it.
-        counts: counts of the values seen so far, keyed by field.
     """
 
     codes: Sequence[FieldCode]

@@ -126,7 +126,6 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
 def _as_in_first_row(
     row: Row, sample: Sample, first: Sample | None, label: Label | None
 ) -> tuple[Label | None, Sample]:
-    """Return the label, reordered to match the first row with this id, and the sample from that row."""
     if first is None or not sample.answers:
         return label, first or sample
     if not first.answers:

@@ -78,10 +78,10 @@ class Reading:
     """User options for reading a file.
 
     Attributes:
-            columns: field -> column.
-            label_code: overrides the layout's code.
-            sheet: name or 1-based number.
-            as_authors: parse labels from a review's `text` with the original JudgeLM parser.
+        columns: field -> column.
+        label_code: overrides the layout's code.
+        sheet: name or 1-based number.
+        as_authors: parse labels from a review's `text` with the original JudgeLM parser.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class SampleStream:
             yield sample
 
     def pairs(self) -> Iterator[tuple[Row, Sample]]:
-        """Yield each row together with its sample."""
+        """Yield each row with its sample."""
         yielded = 0
         if self.limit is not None and self.limit <= 0:
             return

@@ -163,7 +163,7 @@ _WORDS = _word_patterns()
 
 
 def _candidates(text: str) -> list[re.Match[str]]:
-    """Return all words that may refer to an answer. One pattern per word is faster than a single combined pattern."""
+    """One pattern per word is faster than a single combined pattern."""
     low = text.lower()
     matches = list(_NUMBERED.finditer(text))
     for word, pattern in _WORDS.items():
@@ -195,8 +195,6 @@ _LAST_LETTERS = re.compile(r"[A-Za-z]+$")
 
 
 class _NounBefore(NamedTuple):
-    """The singular lower-case noun before a number, the word before it (`lead`), and the text after it (`gap`)."""
-
     noun: str
     lead: str
     gap: str
@@ -466,7 +464,6 @@ _SCORE_DRESS = " \t*_()[].#>"
 def _unnamed_scores(
     text: str, numbers: Sequence[re.Match[str]], names: Sequence[re.Match[str]]
 ) -> tuple[int, int] | None:
-    """Return the span of the first two different scores in a sentence that refers to fewer than two answers."""
     denominator = [match[0] == "10" and text[match.start() - 1] == "/" for match in numbers]
     scores = [number for number, below in zip(numbers, denominator, strict=True) if not below]
     pairs = [

@@ -21,7 +21,7 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenQuestions:
-    """The numbers of questions and pairs in an evaluation, and how many of them are in the judge's training set."""
+    """The number of questions and pairs in an evaluation that are also in the judge's training set."""
 
     questions: int
     pairs: int

@@ -73,7 +73,7 @@ def _percent(share: float | None) -> str:
 
 
 def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return one config per kind of row, because `datasets` requires all files in a config to have the same columns."""
+    """Return one config per kind of row, because `datasets` requires equal columns within a config."""
     configs: dict[str, list[dict[str, str]]] = {"default": []}
     for name in files:
         side, _, part = name.partition(".")[0].partition("-")

@@ -90,7 +90,7 @@ class BuildOptions:
         abilities: additional rows to write to separate files: `single` (one answer, Figure 5), `multi` (three or four
             answers, Figure 6; holds their texts in memory), and `chat` (messages for other trainers).
         max_reject_rate: maximum share of unusable rows; if it is exceeded, the command exits with code 2.
-        workers: number of processes, or `auto` for one per core, up to 16; the output does not depend on it.
+        workers: number of processes, or `auto` for one per core, up to 16.
     """
 
     inputs: tuple[InputOptions, ...] = Field(min_length=1)

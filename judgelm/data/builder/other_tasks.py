@@ -87,7 +87,6 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
 
 
 def _sizes(answers: int) -> list[int]:
-    """Return the number of answers in each row: 3 -> 3; 5 -> 4; 7 -> 4, 3; 10 -> 4, 3, 3."""
     rows = min(math.ceil(answers / MAX_ANSWERS), answers // MIN_ANSWERS)
     shared = min(answers, rows * MAX_ANSWERS)
     return [shared // rows + (row < shared % rows) for row in range(rows)]

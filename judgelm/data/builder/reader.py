@@ -128,7 +128,7 @@ class LengthFilter:
         self._template = get_template(template)
 
     def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
-        """Return True for each pair with a judgment above the limit. Fast tokenizers use all cores."""
+        """Return True for each pair with a judgment above the limit."""
         texts, owners = [], []
         for index, pair in enumerate(pairs):
             for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
@@ -149,7 +149,6 @@ class PairReader:
 
     Attributes:
         counts: excludes clean pairs, which are counted when they are written.
-        questions: the digest of each pair's question.
     """
 
     def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:

@@ -136,7 +136,6 @@ def _refuse_repeated(hashes: NDArray[np.uint64]) -> None:
 
 
 def _reversed_bits(count: int, start: int) -> NDArray[np.int64]:
-    """Return the bit-reversed numbers 0 to count - 1, after a digital shift by the low bits of `start`."""
     width = max(count - 1, 0).bit_length()
     numbers = np.arange(count) ^ (start % (1 << width))
     reversed_ = np.zeros(count, np.int64)

@@ -38,7 +38,7 @@ def read_table(
 
     Args:
         stream: the file's content as a byte stream or as lines.
-        file: name used in errors and rejects.
+        file: name for errors.
         delimiter: by default taken from a first line such as `sep=;`, or else the most frequent delimiter in the
             header.
         known: names of known columns, in lower case.
@@ -131,7 +131,7 @@ _UNQUOTED = re.compile(rb'(?:[^"\r\n]++|"[^"]*+")*+')
 
 
 class _Lines:
-    """Iterates over lines that end in LF, CRLF, or CR, and appends the lines of the current row to `taken`."""
+    """Yields lines, and appends the lines of the current row to `taken`."""
 
     def __init__(self, source: io.BufferedReader | Iterator[bytes], file: str, taken: list[str]) -> None:
         self._stream = source if isinstance(source, io.BufferedReader) else None
@@ -209,10 +209,7 @@ _HEADER_WITHIN = 12
 
 
 def _from_header(first: str, lines: _Lines, delimiter: str | None, known: AbstractSet[str]) -> tuple[int, list[str]]:
-    """Return the number of lines above the header, and the lines read from the header onwards.
-
-    The first line is the header unless a later line has more known columns, and at least two.
-    """
+    """Use the first line, unless a later line has at least two known columns, and more than the lines above it."""
 
     def names_in(line: str) -> set[str]:
         cells: list[str] = []
@@ -235,7 +232,7 @@ def _from_header(first: str, lines: _Lines, delimiter: str | None, known: Abstra
 
 
 def _most_frequent(header: str) -> str:
-    """Return the most frequent delimiter; spreadsheets use `;` in locales with decimal commas."""
+    """Spreadsheets use `;` in locales with decimal commas."""
     return max(_DELIMITERS, key="".join(header.split('"')[::2]).count)
 
 
@@ -271,7 +268,6 @@ def _is_open(text: str) -> bool:
 
 
 def _swallowed(taken: list[str], dialect: Any, count: int) -> bool:
-    """Return True if a line within a multi-line row is itself a complete row: an earlier quote was not closed."""
     inner = (line for line in taken[1:] if not _is_open(line))
     with suppress(csv.Error):
         return any(len(cells) == count for cells in csv.reader(inner, dialect))

@@ -70,7 +70,6 @@ def _workbook_errors(file: str) -> Iterator[None]:
 
 
 def _check_parts(source: IO[bytes]) -> None:
-    """Reject XML with rows or texts that are too large to be parsed in memory."""
     with ZipFile(source) as archive:
         for name in (name for name in archive.namelist() if name.endswith((".xml", ".rels"))):
             size, tail = 0, b""
@@ -90,7 +89,7 @@ def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
 
 
 def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) -> Iterator[bytes]:
-    """Yield a sheet's rows as CSV lines; fills `places`, which maps the first line of a row to its row number."""
+    """Yield rows as CSV lines, and map each row's first line to its row number in `places`."""
     merged, line = _MergedCells(values), 1
     if merged.count:
         _warn_once(f"{file}: {merged.count:,} merged cells span several rows; their text is repeated in each row")
@@ -128,9 +127,6 @@ class _MergedCells:
     """The merged cells of a sheet; only their first row stores the text.
 
     They are parsed from the end of the sheet's XML, because openpyxl skips them in read-only mode.
-
-    Attributes:
-        count: number of merged cells that span more than one row.
     """
 
     def __init__(self, sheet: Any) -> None:

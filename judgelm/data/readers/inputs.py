@@ -260,8 +260,6 @@ def _opened(path: str, *, once: bool) -> Iterator[io.BufferedReader]:
 
 
 class _StreamCache:
-    """Caches a stream in a temporary file so that it can be read more than once."""
-
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - stays open as long as the stream

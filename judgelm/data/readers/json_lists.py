@@ -28,7 +28,7 @@ WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "record
 
 
 class _Source:
-    """A buffer over the rest of the file; invalid UTF-8 bytes are decoded as lone surrogates."""
+    """Buffers the rest of the file; invalid UTF-8 bytes become lone surrogates."""
 
     def __init__(self, stream: io.BufferedReader, chunk: int) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class _Source:
         self.decoder = RowDecoder()
 
     def more(self) -> None:
-        """Drop consumed text and read more. The buffer at least doubles, so parsing long rows takes linear time."""
+        """Read more. The buffer at least doubles, so parsing long rows takes linear time."""
         rest = self.text[self.position :]
         self.dropped += self.position
         data = self._stream.read(max(self._chunk, min(len(rest), MAX_ROW_BYTES + 1 - len(rest))))
@@ -57,7 +57,6 @@ class _Source:
         self.position = position
 
     def next_character(self) -> str:
-        """Skip white space and return the next character without consuming it."""
         while True:
             self.advance(_WHITE.match(self.text, self.position).end())  # type: ignore[union-attr]
             if self.position < len(self.text) or self.ended:
@@ -107,10 +106,7 @@ def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> I
 
 
 def is_wrapped(head: str) -> bool:
-    """Return True if a file is a JSON object that contains the rows in a list, and not JSON lines.
-
-    In JSON lines, the first line is a complete object and is followed by more text.
-    """
+    """Return True if a file is a JSON object that contains the rows in a list, and not JSON lines."""
     line, _, more = head.lstrip(_WHITESPACE).partition("\n")
     if not line.startswith("{") or (more.strip(_WHITESPACE) and is_json(line)):
         return False
@@ -138,7 +134,7 @@ def _until_broken(
     try:
         yield from read(source, file)
         if source.next_character():
-            raise _BrokenListError("text after the end of the JSON list")
+            raise _BrokenListError("found text after the end of the JSON list")
     except (_BrokenListError, _ValueTooLongError) as broken:
         way_out = "fix the file at this point, or write one JSON object per line"
         raise InputError(f"{file}:{source.line}: {broken}; {way_out}") from broken
@@ -210,7 +206,6 @@ def _element(source: _Source, file: str) -> Row | Reject:
 
 
 def _decode(source: _Source) -> tuple[object, int]:
-    """Decode the value at the current position; return it and its end position."""
     while True:
         try:
             value, end = source.decoder.raw_decode(source.text, source.position)
@@ -226,7 +221,7 @@ def _decode(source: _Source) -> tuple[object, int]:
         if len(source.text) - source.position > MAX_ROW_BYTES:
             finding = f"longer than {megabytes(MAX_ROW_BYTES)}"
             if source.text[source.position] not in '"[{':
-                raise _BrokenListError(f"a number {finding}")
+                raise _BrokenListError(f"a number is {finding}")
             raise _ValueTooLongError(f"a field's name is {finding}")
         source.more()
 

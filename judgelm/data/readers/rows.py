@@ -1,4 +1,4 @@
-"""Rows read from files, and rejects: unusable rows and the reasons why."""
+"""Rows read from files, and rejects: unusable rows with the reason."""
 
 import json
 import math
@@ -124,7 +124,7 @@ class Row:
     def refuse_left_over(self, pattern: str, count: int) -> None:
         """Reject numbered fields that would be ignored, such as `answer_0`, or `answer_4` if `answer_3` is missing.
 
-        `{}` in `pattern` is a placeholder for the number or letter. The first `count` fields are allowed.
+        The first `count` fields are allowed.
         """
         for name in _left_over_names(tuple(self.data), pattern, count):
             if (value := self.data[name]) not in (None, ""):
@@ -217,7 +217,6 @@ class Row:
 
 @lru_cache
 def _left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[str, ...]:
-    """Return the names that match a pattern, ignoring case and spaces, except the first `count`."""
     numbers = pattern.format(1) in names
     prefix, _, suffix = pattern.partition("{}")
     index = "[0-9]+" if numbers else "[a-z]"

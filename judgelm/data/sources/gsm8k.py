@@ -109,7 +109,6 @@ def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Ent
 
 
 def _gsm_symbolic_set(path: str) -> str:
-    """Determine the data set (`GSM-Symbolic`, `GSM-Symbolic-P1`, or `GSM-Symbolic-P2`) from the file or folder name."""
     name, folder = Path(path).name, Path(path).absolute().parent.name
     variants = {variant.upper() for text in (name, folder) for variant in _GSM_VARIANT.findall(text)}
     if len(variants) == 1:

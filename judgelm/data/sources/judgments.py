@@ -257,7 +257,7 @@ def read_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Publ
 
 
 def _annotation(row: Row, row_id: str) -> PublishedJudgment:
-    """Read an annotation. The order shown to the judge was random and was not recorded."""
+    """The order shown to the judge was random and was not recorded."""
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None or label.winner is None:
         failure = Unparsed("off_grammar", "", "no preference in the published file")

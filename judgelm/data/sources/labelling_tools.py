@@ -76,7 +76,6 @@ def label_studio_min_votes(row: Row) -> Row:
 
 
 def _side(value: object) -> object:
-    """Return the side in `left` or in `[{"selected": "left"}]`."""
     value = list_value(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         value = value[0].get("selected")

@@ -300,7 +300,7 @@ def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def _with_review(row: Row, label: Label | None) -> Label | None:
-    """Add the review in `text`. As in JudgeLM, a score line that contradicts `scores` stays in the reason."""
+    """As in JudgeLM, a score line that contradicts `scores` stays in the reason."""
     text = row.data.get("text")
     if not isinstance(text, str) or text.strip() in ("", "error"):
         return label
@@ -403,7 +403,7 @@ def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnReject) -> None:
     def join(row: Row, row_number: int) -> None:
-        name = row.required_id("question_id", f"{shape.name.rpartition(' ')[2]} are joined by it")
+        name = row.required_id("question_id", f"{shape.name.rpartition(' ')[2]} cannot be joined without it")
         joined.setdefault(name, {}).update({f"{field}{suffix}": row.data[field] for field in shape.needs[1:]})
 
     deque(convert_file(path, shape, join, on_reject), maxlen=0)

@@ -103,7 +103,7 @@ def model_of_results(path: str) -> str:
 
 
 def _first_answer(text: str) -> str:
-    """Remove any further questions that a base model generated after its answer.
+    """Remove further questions that a base model generated after its answer.
 
     MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were generated without this stop.
     """
@@ -122,7 +122,6 @@ def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def _stated(row: Row, model: str) -> tuple[object] | None:
-    """Return the letter (or None) that MMLU-Pro's code extracted, in a 1-tuple, or None if it is not in the row."""
     several = row.data.get("outputs")
     output = several.get(model) if isinstance(several, dict) else None
     return (output["l2"],) if isinstance(output, dict) and "l2" in output else None

@@ -183,7 +183,6 @@ def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
 
 
 def _category(question: str) -> str | None:
-    """Return the category of a published question: ids 81 to 160, ten per category."""
     question_number = int(question) if question.isdecimal() else 0
     return _CATEGORIES[(question_number - _FIRST) // 10] if _FIRST <= question_number < _FIRST + 80 else None
 

@@ -43,7 +43,6 @@ def _rest(row: Row, used: Sequence[str]) -> Fields:
 
 
 def _renamed(layout: str, row: Row) -> Fields:
-    """Rename the fields of a row as defined in `layouts.yaml`."""
     stated = layout_facts()["renamed-fields"][layout]
     names, optional = stated["fields"], stated.get("optional", {})
     fields: Fields = {name: row.data[published] for name, published in names.items()}

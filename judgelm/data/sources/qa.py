@@ -74,7 +74,6 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _nested(path: str) -> dict[str, Any] | None:
-    """Load a file that is a single JSON object of passages; return None if it contains rows or is unreadable."""
     try:
         value: Any = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error):
@@ -217,7 +216,7 @@ def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> I
 
 
 def _check_shape(path: str, data_set: QaDataSet) -> None:
-    """Raise an error if the file belongs to a different data set. Flat rows are accepted for any data set."""
+    """Flat rows are accepted for any data set."""
     first = next(read_qa(path, on_reject=lambda reject: None))  # raises an error if there are no usable questions
     data_set_found = first.metadata["data_set"]
     if data_set_found not in (data_set, "hotpotqa") or (data_set_found != data_set and _has_titles(path)):

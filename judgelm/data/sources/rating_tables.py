@@ -155,7 +155,6 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number, NaN if the value is missing, or None if it is invalid."""
     if value is None:
         return math.nan
     if isinstance(value, bool):
@@ -263,7 +262,7 @@ def run_ratings(
 
 
 def _scores(judgment: Judgment) -> Iterator[tuple[str | None, float | None]]:
-    """Yield each dimension and its score; if a part was read more than once, the last score is used."""
+    """If a part was scored more than once, use the last score."""
     parts = {shown.part: shown for shown in judgment.shown if shown.part}
     if not parts:
         yield None, judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None

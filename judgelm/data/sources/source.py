@@ -29,14 +29,16 @@ class Entry(NamedTuple):
 
 
 Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
-"""Files and a reject handler -> entries; raises InputError if a file has a different format."""
+"""Loads entries from files and passes unusable rows to the handler. Raises InputError if a file has the wrong
+format.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """Published files, as listed in `benchmarks.yaml`.
 
-    `unverified` lists facts that come from a description and were not checked against the published files.
+    `unverified` lists facts that were not checked against the published files.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -84,7 +86,6 @@ class PublishedJudgment:
     Attributes:
         judgment: uses the sample id assigned by `judgelm data import`, if the benchmark can be imported.
         fields: the published row, used to build ids.
-        texts: question and answers, if the row contains them.
     """
 
     judgment: Judgment
@@ -99,9 +100,9 @@ class PublishedRuns:
     """The format of a source's published judgments. Set either `read_row` or `read_files`.
 
     Attributes:
-        needs: fields that identify a row.
+        needs: fields that a row must have.
         mode: mode options for the manifest.
-        recognised: additional condition on a row.
+        recognised: an additional condition that a row must meet.
     """
 
     needs: tuple[str, ...]
@@ -146,7 +147,6 @@ class Source:
         single_votes: rows without an id that repeat a pair, in either order, are counted as additional votes.
         task_votes: rows with a repeated id are counted as additional votes on the same task.
         votes: row -> plain row with the votes on its task, which `label` parses.
-        details: additional facts to store with the protocol.
         shape: format of published rows that have more fields than `needs`.
         entry: row and 1-based number -> entry, or entries and rejects; by default from `sample` and `label`.
         load: files -> entries, for sources whose entries combine several rows or files.
