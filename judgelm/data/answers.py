@@ -273,7 +273,7 @@ class AnswerSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSampler:
-    """Draws pairs from the answers of a question.
+    """Draws pairs of answers to a question.
 
     Attributes:
         pairs: maximum number of pairs per question.

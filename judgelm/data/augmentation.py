@@ -71,7 +71,7 @@ def replace_reference(pair: LabelledPair, reference: str) -> LabelledPair:
 def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | None, Ambiguous | None]:
     if label is None:
         return None, None
-    assert label.winner is not None, "a pair's label names its winner"
+    assert label.winner is not None, "a pair's label has a winner"
     mirrored = replace(
         label,
         winner=_MIRRORED[label.winner],

@@ -64,7 +64,7 @@ class _Sketcher:
         from datasketch import MinHash  # imports scipy, which batch runs do not need
 
         if not 0.7 <= threshold <= 1:
-            raise ConfigError(f"threshold {threshold:g}: expected 0.7 to 1; 1 finds exact duplicates only")
+            raise ConfigError(f"threshold {threshold:g}: expected a value from 0.7 to 1; 1 finds only exact duplicates")
         if not 1 <= shingle <= min_words:
             raise ConfigError(f"shingle {shingle}, min_words {min_words}: expected 1 <= shingle <= min_words")
         self.threshold = threshold

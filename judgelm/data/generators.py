@@ -135,7 +135,7 @@ def for_task(generator: AnswerGenerator, task: QuestionTask) -> AnswerGenerator:
 
 
 def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> AnswerGenerator:
-    """Return a copy of the generator that samples `count` answers per question; its decodings are replaced."""
+    """Return a copy of the generator that samples `count` answers per question."""
     if count < 1:
         raise ConfigError(f"--samples {count}: must be at least 1")
     if count > 1 and temperature == 0:

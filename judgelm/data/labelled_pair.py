@@ -115,7 +115,7 @@ def _text(label: Label | None) -> str | None:
 def scores_of_winner(winner: Winner | None, scores: Sequence[float]) -> tuple[float, float]:
     """Return a pair's scores, given the scores of a winner, of a loser, and in a tie."""
     win, lose, tie = scores
-    assert winner is not None, "a pair's label names its winner"
+    assert winner is not None, "a pair's label has a winner"
     return {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[winner]
 
 

@@ -132,7 +132,7 @@ def _reference_words(options: BuildOptions) -> str:
         return "rows contain both judgments, and one is drawn during training;"
     if options.reference == "ignore":
         return "dropped, along with the judgments made with them;"
-    return f"dropped with probability {options.reference_drop_prob:g}, prompt and target together;"
+    return f"dropped with probability {options.reference_drop_prob:g}, in prompt and target together;"
 
 
 def _of(counts: Mapping[tuple[str, str], int], source: str) -> int:

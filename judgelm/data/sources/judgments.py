@@ -184,7 +184,7 @@ def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
 def _auto_j_order(row: Row, order: Order) -> Shown:
     output = row.data.get("output")
     if isinstance(output, bool) or not isinstance(output, int):
-        raise row.field_error("output", f"expected 0, 1, 2 or -1 (unreadable), got {describe(output)}")
+        raise row.field_error("output", f"expected 0, 1, 2 or -1 (unparseable), got {describe(output)}")
     return _by_place(order, AUTO_J_LABELS.get(output))
 
 
@@ -213,7 +213,7 @@ def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Publish
 
 def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
     [gold] = row.texts("answer", needs=MMLU_PRO_NEEDS)
-    question = row.required_id("question_id", "it names the question")
+    question = row.required_id("question_id", "it identifies the question")
     published = []
     for model, level, prediction in _extracted_letters(row):
         extraction = _extraction(f"mmlu-pro-{question}/{model}", prediction, gold, row)
@@ -298,7 +298,7 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
             raise row.field_error(f"{game}_winner", f"expected model_1, model_2, tie or error, got {describe(value)}")
         place = _turned(_turned(winners[value], orders[0]), order)
         shown.append(_by_place(order, place, row.data.get(f"{game}_judgment")))
-    question = row.required_id("question_id", "it names the question")
+    question = row.required_id("question_id", "it identifies the question")
     name = ":".join([question, *sorted(models), str(row.data.get("turn", 1))])
     judgment = pair_judgment(name, sorted(shown, key=lambda part: part.order))
     return _published(row, judgment, _name_of(row.data.get("judge")))
@@ -306,7 +306,7 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
 
 def read_fastchat_grade(row: Row) -> PublishedJudgment:
     """Read a grade from FastChat's single mode; it is -1 if the reply was unparseable."""
-    question = row.required_id("question_id", "it names the question")
+    question = row.required_id("question_id", "it identifies the question")
     score, text = row.number("score"), row.text("judgment", ", ".join(SINGLE_NEEDS))
     failure = Unparsed("off_grammar", text, "no score in the published file") if score == -1 else None
     scores = None if failure else (score,)

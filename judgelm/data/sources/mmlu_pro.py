@@ -53,7 +53,7 @@ def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 
 def _key(row: Row) -> str:
-    return f"mmlu-pro-{row.required_id('question_id', 'it names the question')}"
+    return f"mmlu-pro-{row.required_id('question_id', 'it identifies the question')}"
 
 
 def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] = ()) -> Sample:

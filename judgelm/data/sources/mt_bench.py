@@ -141,7 +141,7 @@ def _take_conversation(row: Row, name: str, question: str, model: str, tables: _
     user_texts = tuple(turn.text for turn in turns if turn.role == "user")
     answered = tuple(turn.text for turn in turns if turn.role == "assistant")
     if not user_texts or len(user_texts) != len(answered):
-        raise row.field_error(name, f"{len(user_texts)} user turns and {len(answered)} answers; remove the row")
+        raise row.field_error(name, f"found {len(user_texts)} user turns but {len(answered)} answers; remove the row")
     tables.questions.setdefault(question, user_texts)
     tables.models[model] = None
     known = tables.answers.setdefault((question, model), answered)

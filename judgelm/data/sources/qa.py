@@ -1,9 +1,10 @@
 """Read questions with gold answers: published extractive QA, and open QA judged by humans.
 
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
-- flat rows: the same with `context` as a string; `pred_answer` or `prediction` may have the answer of `model`;
-- DROP: passages with `qa_pairs`; answers are a `number`, `spans`, or `date`, with more in `validated_answers`;
-- Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
+- flat rows: the same fields, with `context` as a string; `pred_answer` or `prediction` may contain the answer of
+`model`;
+- DROP: passages with `qa_pairs`; answers are a `number`, `spans`, or `date`; `validated_answers` contains more answers;
+- Quoref: `data` contains `paragraphs`, which contain `qas`; the `answers` are the spans of one answer.
 
 The metadata contains `data_set`, `answer_type`, `context`, and, if there are several validated answers, `references`
 and `reference_spans`. EVOUNA consists of human-judged answers to NQ and TriviaQA.

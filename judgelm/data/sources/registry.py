@@ -80,8 +80,6 @@ def get_published(name: str) -> Source:
 def recognise(row: Row, *, label_rows: bool = False) -> Source:
     """Return the source that matches a file's first usable row, with `fields` limited to the fields in that row.
 
-    Set `label_rows` to accept rows with only a label.
-
     Raises:
         InputError: no source matches; the message suggests the nearest layout and column names.
     """
