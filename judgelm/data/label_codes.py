@@ -147,7 +147,7 @@ class LabelDecoder:
     """Decodes the label fields of one file; raises an error if a value contradicts the code.
 
     Attributes:
-        codes: the layout's codes, which `stated`, the user's code, overrides.
+        codes: the layout's codes; overridden by the user's code (`stated`).
         soft: scale of `preference`, if the layout defines it.
     """
 

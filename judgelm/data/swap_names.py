@@ -1,4 +1,4 @@
-"""Swap the answer names in a judgment's text when the answers are shown in another order.
+"""Swap the answer names in a judgment's text when the answers are shown in a different order.
 
 "Assistant 1 and 2 receive 8 and 6, respectively" becomes "Assistant 2 and 1 receive 8 and 6, respectively". Swapping
 again restores the text. Text quoted from an answer is not changed. If it is unclear whether a word refers to an answer,

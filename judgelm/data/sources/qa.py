@@ -2,7 +2,7 @@
 
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
 - flat rows: the same fields, with `context` as a string; `pred_answer` or `prediction` may contain the answer of
-`model`;
+  `model`;
 - DROP: passages with `qa_pairs`; answers are a `number`, `spans`, or `date`; `validated_answers` contains more answers;
 - Quoref: `data` contains `paragraphs`, which contain `qas`; the `answers` are the spans of one answer.
 
