@@ -5,7 +5,7 @@
 
 Reads JudgeLM rows, PandaLM rows, preference sets, and plain rows. Writes OUT/train.*, OUT/validation.*, nested subsets
 OUT/train-3500.*, OUT/README.md (a data set card), OUT/build.json (options and counts), and OUT/left_out.jsonl (all
-omitted rows with the reason). `judgelm.data.builder.options` explains the options.
+omitted rows with the reason). For the options, see `judgelm.data.builder.options`.
 """
 
 import sys

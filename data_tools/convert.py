@@ -4,7 +4,7 @@ r"""Convert published data sets to JudgeLM rows, for training and as labels.
     python data_tools/convert.py reviews --questions question.jsonl --answers answer/*.jsonl \
         --reviews review/*.jsonl -o vicuna.jsonl --split-by question --holdout 20 --seed 0
 
-`--help` lists the options; the code is in benchmarks/convert.py.
+The code is in benchmarks/convert.py.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
     python data_tools/make_synthetic.py --out runs/demo-train --seed 0
 
-`--help` lists the options; the code is in benchmarks/synthetic/.
+The code is in benchmarks/synthetic/.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
     python data_tools/sample_seeds.py --config configs/data/seeds.yaml -o runs/seeds.jsonl
 
-`--help` lists the options; the code is in benchmarks/sample_seeds.py.
+The code is in benchmarks/sample_seeds.py.
 """
 
 import sys

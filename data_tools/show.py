@@ -2,7 +2,7 @@
 
     python data_tools/show.py rows.jsonl --model BASE --row 3
 
-`--help` lists the options; the code is in benchmarks/show_rows.py.
+The code is in benchmarks/show_rows.py.
 """
 
 import sys

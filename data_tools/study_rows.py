@@ -2,7 +2,7 @@
 
     python data_tools/study_rows.py attention rows.jsonl -o spoiled.jsonl --check reversed_words
 
-`--help` lists the options; the code is in benchmarks/study_rows.py.
+The code is in benchmarks/study_rows.py.
 """
 
 import sys

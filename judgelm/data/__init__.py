@@ -1,1 +1,1 @@
-"""Data: file readers, label codes, published sources, labelled sets, and the data builder."""
+"""Data handling: file readers, label codes, published sources, labelled sets, and the data builder."""

@@ -1,6 +1,6 @@
-"""Model answers to questions, and the pairs and rows to judge made from them.
+"""Collect model answers to questions, and create pairs and rows to judge from them.
 
-A row with one answer has the question's id in `metadata["source_id"]`. An answer is correct if its final answer equals
+Rows with one answer store the question's id in `metadata["source_id"]`. An answer is correct if its final answer equals
 the reference. Source: JudgeLM, section 3.1; Self-Reference, section 4; QA-Judge, section 4.2 (answer in tags).
 """
 
@@ -28,11 +28,11 @@ T = TypeVar("T")
 
 
 REFERENCE_MODEL = "reference"
-"""Model name of a reference used as an answer."""
+"""Model name to use when the reference serves as an answer."""
 
 _QUESTION_NEEDS = "question_body, or question"
 _QUESTION_TEXTS = ("question_body", "question", "instruction", "prompt", "turns")
-"""Question fields of JudgeLM, plain rows, AlpacaEval, Arena-Hard and MT-bench (first turn)."""
+"""The question fields of JudgeLM, plain rows, AlpacaEval, Arena-Hard, and MT-bench (first turn)."""
 _ANSWER_NEEDS = "question_id, model, text"
 _ANSWER_MODELS, _ANSWER_TEXTS = ("model", "model_id", "generator"), ("text", "output")
 _IDS = ("question_id", "id", "idx", "uid")
@@ -49,13 +49,13 @@ def read_questions(
     columns: Mapping[str, str] | None = None,
     sheet: str | None = None,
 ) -> list[Sample]:
-    """Read questions as samples without answers, from JudgeLM, plain, AlpacaEval, MT-bench, or Arena-Hard rows.
+    """Read questions from JudgeLM, plain, AlpacaEval, MT-bench, or Arena-Hard rows, as samples without answers.
 
-    A row with two answers asks which is better. The answers become its `pair`, and the winner (A, B, or C for a tie)
-    its reference.
+    If a row has two answers, the question is which one is better. The answers are stored as `pair`, and the winner (A,
+    B, or C for a tie) as the reference.
 
     Raises:
-        InputError: the file cannot be read or has no questions.
+        InputError: the file cannot be read or contains no questions.
     """
     read = unique(_question, attrgetter("id"))
     rows = read_rows(path, columns=columns, sheet=sheet)
@@ -65,7 +65,7 @@ def read_questions(
 
 def _question(row: Row) -> Sample:
     name = _first_of(row, _QUESTION_TEXTS, "question")
-    for field_name in (name, "reference"):  # MT-bench and Arena-Hard have one per turn
+    for field_name in (name, "reference"):  # MT-bench and Arena-Hard have one value per turn
         if isinstance(turns := row.data.get(field_name), list) and turns:
             first = turns[0].get("content") if isinstance(turns[0], dict) else turns[0]
             row = row.with_data({**row.data, field_name: first})
@@ -91,7 +91,7 @@ def _first_of(row: Row, names: Sequence[str], otherwise: str) -> str:
 
 
 def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "question") -> dict[str, Any]:
-    """Return an answer as a row of its model's run file, with the fields of JudgeLM's answer files."""
+    """Return an answer as a row of the model's run file, in the format of JudgeLM's answer files."""
     question, failure = answer.draw.question, answer.failure
     return {
         "id": answer.draw.id,
@@ -111,7 +111,7 @@ def answer_row(answer: GeneratedAnswer, model: str, task: QuestionTask = "questi
 
 
 class Candidate(NamedTuple):
-    """An answer that may be used in a pair."""
+    """An answer that can be used in a pair."""
 
     model: str
     decoding: str
@@ -119,7 +119,7 @@ class Candidate(NamedTuple):
 
 
 class CollectedAnswer(NamedTuple):
-    """A row of an answer file. `text` is None if the model failed, `final` if no final answer was extracted."""
+    """A row of an answer file. `text` is None if the model failed; `final` is None if no final answer was extracted."""
 
     model: str
     decoding: str
@@ -131,9 +131,9 @@ class CollectedAnswer(NamedTuple):
 
 
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
-    """Read answer files by question; the last row with the same model and decoding is used.
+    """Read answer files, grouped by question. If a model and decoding occur twice, the last row is used.
 
-    Also reads AlpacaEval outputs (without id) and the first turns of MT-bench and Arena-Hard answers.
+    AlpacaEval outputs without ids are supported, as are the first turns of MT-bench and Arena-Hard answers.
 
     Raises:
         InputError: a row is not an answer, or an instruction without an id has two outputs from one model.
@@ -145,7 +145,7 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
             earlier = by_model.setdefault((answer.model, answer.decoding), answer)
             if earlier.text != answer.text and question == content_id(answer.question or "", (), None):
                 finding = f"{answer.model} has two outputs for the instruction {describe(answer.question)}"
-                raise InputError(f"{path}: {finding}; keep one, or give each row a question_id")
+                raise InputError(f"{path}: {finding}; keep one, or add a question_id to each row")
             by_model[answer.model, answer.decoding] = answer
 
     def by_name(answer: CollectedAnswer) -> tuple[str, int, str]:
@@ -155,7 +155,7 @@ def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
 
 
 def answers_to(question: Sample, answers: Mapping[str, T]) -> T | None:
-    """Return the answers to a question, by its id or by its text."""
+    """Look up the answers to a question by its id, or else by its text."""
     return answers.get(question.id) or answers.get(content_id(question.question, (), None))
 
 
@@ -165,7 +165,7 @@ def _collected(row: Row) -> tuple[str, CollectedAnswer]:
     if question is None and asked is not None:
         question = content_id(asked, (), None)
     if question is None:
-        question = row.required_id("question_id", f"each row needs {_ANSWER_NEEDS}")
+        question = row.required_id("question_id", f"each row must contain {_ANSWER_NEEDS}")
     row, text = _with_first_answer(row), _first_of(row, _ANSWER_TEXTS, "text")
     return question, CollectedAnswer(
         model=row.text(_first_of(row, _ANSWER_MODELS, "model"), _ANSWER_NEEDS),
@@ -194,24 +194,24 @@ def _with_first_answer(row: Row) -> Row:
 
 
 def read_model_answers(path: str) -> tuple[str, dict[str, CollectedAnswer]]:
-    """Return the model of an answer file and its answers by question id."""
+    """Return the model name in an answer file and the answers, keyed by question id."""
     by_question = read_collected([path])
     models = sorted({answer.model for answers in by_question.values() for answer in answers})
     if len(models) > 1:
-        raise InputError(f"{path}: answers from several models ({', '.join(models)}); give one file per model")
+        raise InputError(f"{path}: contains answers from several models ({', '.join(models)}); use one file per model")
     for question, answers in by_question.items():
         if len(answers) > 1:
             ways = ", ".join(answer.decoding or "greedy" for answer in answers)
-            raise InputError(f"{path}: {len(answers)} answers to question {question} ({ways}); keep one per question")
+            raise InputError(f"{path}: {len(answers)} answers to question {question} ({ways}); keep only one")
     return models[0], {question: answers[0] for question, answers in by_question.items()}
 
 
 def pair_of_models(
     questions: Sequence[Sample], names: tuple[str, str], paths: tuple[str, str], counts: Counter[str]
 ) -> list[Sample]:
-    """Return a pair for each question that both models answered, in the order of `names`; equal answers are kept.
+    """Return a pair for each question that both models answered, with the answers in the order of `names`.
 
-    `counts` receives the number of failed and truncated answers by model.
+    The numbers of failed and truncated answers per model are added to `counts`.
     """
     pairs, sides = {question.id: replace(question, answer_models=names) for question in questions}, []
     for name, path in zip(names, paths, strict=True):
@@ -219,11 +219,13 @@ def pair_of_models(
         answers = {question.id: answer for question in questions if (answer := answers_to(question, given)) is not None}
         if missing := [question.id for question in questions if question.id not in answers]:
             counted = f"{len(missing):,} of {len(questions):,} questions (first: {missing[0]}; {_keys(given)})"
-            raise InputError(f"{path}: no answer to {counted}; give only answered questions, or answer the rest")
+            raise InputError(f"{path}: contains no answer to {counted}; add the answers, or remove these questions")
         for question in questions:
             answer = answers[question.id]
             if answer.question not in (None, question.question):
-                raise InputError(f"{path}: the answer to {question.id} is to another question: {answer.question!r}")
+                raise InputError(
+                    f"{path}: the answer to {question.id} belongs to a different question: {answer.question!r}"
+                )
             counts[f"{name}: failed"] += answer.text is None
             counts[f"{name}: at the token limit"] += answer.text is not None and answer.finish_reason == "length"
         sides.append(answers)
@@ -238,14 +240,14 @@ def pair_of_models(
 def _keys(answers: Mapping[str, CollectedAnswer]) -> str:
     key, answer = next(iter(answers.items()))
     by_text = answer.question is not None and key == content_id(answer.question, (), None)
-    return "the answers have no ids and join by instruction" if by_text else f"the answers have ids such as {key}"
+    return "the answers have no ids and are joined by instruction" if by_text else f"the answers have ids such as {key}"
 
 
 class AnswerSet:
-    """The answers in several files, by question."""
+    """The answers in several files, grouped by question."""
 
     def __init__(self, paths: Sequence[str], *, drop_truncated: bool = False) -> None:
-        """Read the files; `drop_truncated` skips answers cut off at the token limit."""
+        """Set `drop_truncated` to skip answers truncated at the token limit."""
         self._answers = read_collected(paths)
         self._drop_truncated = drop_truncated
 
@@ -262,7 +264,7 @@ class AnswerSet:
         return sum(len(answers) - len(self._usable(answers)) for answers in self._answers.values())
 
     def of(self, question: Sample, *, with_reference: bool = False) -> list[Candidate]:
-        """Return a question's sorted answers, optionally with the reference as an answer."""
+        """Return the sorted answers to a question, optionally including the reference."""
         candidates = self._usable(answers_to(question, self._answers) or ())
         if with_reference and question.reference is not None:
             candidates.append(Candidate(REFERENCE_MODEL, "", question.reference))
@@ -271,12 +273,12 @@ class AnswerSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSampler:
-    """Draws pairs from the answers of a question.
+    """Draws pairs of answers to a question.
 
     Attributes:
-        pairs: maximum per question.
-        seed: determines, with the question's id, the pairs and the order of their answers.
-        same_model: also pair two answers from one model.
+        pairs: maximum number of pairs per question.
+        seed: with the question's id, determines the pairs and the order of the answers.
+        same_model: also pair two answers from the same model.
     """
 
     pairs: int = 1
@@ -284,7 +286,7 @@ class PairSampler:
     same_model: bool = False
 
     def __call__(self, question_id: str, answers: Sequence[Candidate]) -> list[tuple[Candidate, Candidate]]:
-        """Return up to `pairs` pairs of different texts. A larger number only appends pairs."""
+        """Return up to `pairs` pairs of different texts. Increasing `pairs` only appends pairs."""
         rng = random.Random(f"{self.seed}:{question_id}")
         possible = [
             (first, second)
@@ -303,9 +305,9 @@ def pair_rows(
     with_reference: bool = False,
     counts: Counter[str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield JudgeLM rows without scores: the first pair of every question, then the second, and so on.
+    """Yield JudgeLM rows without scores: the first pair for every question, then the second, and so on.
 
-    A run with more pairs per question only appends rows.
+    Increasing the number of pairs per question only appends rows.
     """
     drawn = [draw(question.id, answers.of(question, with_reference=with_reference)) for question in questions]
     for pairs in drawn:
@@ -333,7 +335,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge and, if known, its ground-truth row."""
+    """A row to judge and its ground-truth row, or None if the truth is not known."""
 
     row: dict[str, object]
     truth: dict[str, object] | None

@@ -1,7 +1,7 @@
-"""Make training rows from clean pairs: swap augmentation, reference support, and reference drop.
+"""Create training rows from clean pairs: swap augmentation, reference support, and reference drop.
 
-Every draw depends only on (seed, id, epoch). The id shows how a row was made: `17`, `17:swapped` (both orders written),
-`17:e1` (second epoch).
+Every random draw depends only on (seed, id, epoch). The suffix of an id shows how the row was created: `17:swapped` if
+both orders are written, and `17:e1` in the second epoch.
 
 Source: JudgeLM, section 5, Figures 15 and 16.
 """
@@ -23,14 +23,14 @@ _NUMBERED = re.compile(r"((?:answer|response|output|model|generator)_?)([12])(?=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedPair:
-    """A swapped pair (or the original if swapping was impossible), and its ambiguous reasons."""
+    """A swapped pair, or the original if it could not be swapped, and the ambiguous reasons."""
 
     pair: LabelledPair
     ambiguous: tuple[Ambiguous, ...] = ()
 
 
 def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> SwappedPair:
-    """Swap answers, models, scores, winner, votes, preference (p becomes 1 - p), and the names in both reasons.
+    """Swap the answers, models, scores, winner, votes, preference (p becomes 1 - p), and the names in both reasons.
 
     Swapping twice returns the original pair, unless a reason was dropped.
     """
@@ -48,12 +48,12 @@ def swap_answers(pair: LabelledPair, on_ambiguous: OnAmbiguous = "keep") -> Swap
 
 
 def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> bool:
-    """Return True if this epoch shows the pair with swapped answers."""
+    """Return True if the answers should be swapped in this epoch."""
     return uniform_hash(seed, pair.sample.id, "swap", epoch) < probability
 
 
 def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
-    """Keep one of a pair's two judgments: the one without reference with `probability`, else the other."""
+    """With `probability`, drop the reference and its judgment; otherwise drop the judgment without reference."""
     if pair.referenced is None:
         return pair.without_reference()
     if pair.plain is None or uniform_hash(seed, pair.sample.id, "reference", epoch) >= probability:
@@ -62,7 +62,7 @@ def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: 
 
 
 def replace_reference(pair: LabelledPair, reference: str) -> LabelledPair:
-    """Replace the reference and drop the judgment made with the old one (Figure 16)."""
+    """Replace the reference and drop the judgment made with the old reference (Figure 16)."""
     if reference == pair.sample.reference:
         return pair
     return replace(pair, sample=replace(pair.sample, reference=reference), referenced=None)
@@ -71,7 +71,7 @@ def replace_reference(pair: LabelledPair, reference: str) -> LabelledPair:
 def _mirrored(label: Label | None, quotable: tuple[str, ...]) -> tuple[Label | None, Ambiguous | None]:
     if label is None:
         return None, None
-    assert label.winner is not None, "a pair's label names its winner"
+    assert label.winner is not None, "a pair's label has a winner"
     mirrored = replace(
         label,
         winner=_MIRRORED[label.winner],
@@ -94,9 +94,9 @@ def _swapped_keys(metadata: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def augment(pair: LabelledPair, options: BuildOptions, epoch: int, counts: BuildCounts) -> Iterator[LabelledPair]:
-    """Yield the rows of a clean pair in one epoch of the training set."""
+    """Yield the training rows for a clean pair in one epoch."""
     for copy in range(_copies(pair, options, epoch)):
-        current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # each copy draws for itself
+        current = pair.with_id(f"{pair.sample.id}:c{copy}") if copy else pair  # draws are independent for each copy
         drawn = should_swap(current, options.swap_prob, seed=options.seed, epoch=epoch)
         swaps = options.swap == "both" or (options.swap == "draw" and drawn)
         if options.reference == "draw":

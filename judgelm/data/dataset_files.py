@@ -1,4 +1,4 @@
-"""JSONL or Parquet row files for `datasets`; each file is written completely or not at all."""
+"""Write row files for `datasets` as JSONL or Parquet. Each file is written completely or not at all."""
 
 import hashlib
 import os
@@ -16,9 +16,9 @@ FileFormat = Literal["jsonl", "parquet"]
 
 
 class DatasetFiles:
-    """Files in one folder, written under temporary names and renamed together at the end of the `with` block.
+    """Writes files in a folder under temporary names, and renames them together at the end of the `with` block.
 
-    No file may replace one of the `inputs`. `rows` counts the rows by file name.
+    Overwriting one of the `inputs` is an error. `rows` is the number of rows per file name.
     """
 
     def __init__(self, folder: Path, kind: FileFormat, *, inputs: Iterable[str] = ()) -> None:
@@ -29,7 +29,7 @@ class DatasetFiles:
         self.rows: dict[str, int] = {}
 
     def write(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append a row to a set. A suffix (`train-single`) selects different columns."""
+        """Append a row to a set. A suffix in the name (`train-single`) selects a different set of columns."""
         file = f"{name}.{self._kind}"
         if file not in self._writers:
             check_no_input([self._folder / file], self._inputs)
@@ -84,7 +84,7 @@ _FIELDS: dict[str, dict[str, str]] = {
     "multi": {**dict.fromkeys(("id", "question"), "text"), "answers": "texts", "scores": "scores", **_ANSWERS},
     "chat": {"prompt": "messages", "completion": "messages"},
 }
-"""Columns of the other sets, by name suffix."""
+"""Columns of the other sets, keyed by name suffix."""
 
 
 class _ParquetWriter:
@@ -124,20 +124,20 @@ class _ParquetWriter:
 
 
 def file_sha256(path: str | Path) -> str:
-    """Return the hex SHA-256 of a file."""
+    """Return a file's SHA-256 in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:
-    r"""Write a text file atomically; a lone surrogate becomes `\udXXX`."""
+    r"""Write a text file atomically. Lone surrogates are written as `\udXXX`."""
     with renamed(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
 def renamed(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, and rename it to `path` on success.
+    """Yield a temporary path and rename it to `path` on success.
 
     Raises:
         RunError: the file cannot be written.
@@ -147,6 +147,6 @@ def renamed(path: Path) -> Iterator[Path]:
         yield partial
         os.replace(partial, path)
     except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose another folder") from error
+        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose a different folder") from error
     finally:
         partial.unlink(missing_ok=True)

@@ -1,10 +1,8 @@
-"""Exact and near duplicates of rows, texts, and questions.
+"""Find exact and near duplicates of rows, texts, and questions.
 
-Texts are normalised first. *Exact* duplicates are then equal. *Near* duplicates have word n-grams (shingles) with an
-estimated Jaccard similarity of at least a threshold. MinHash estimates the similarity s from 128 permutations, with a
+*Exact* duplicates are equal after normalisation. *Near* duplicates are texts for which the estimated Jaccard similarity
+of their word n-grams (shingles) reaches a threshold. MinHash estimates the similarity s from 128 permutations, with a
 standard error of sqrt(s * (1 - s) / 128), or 0.027 at s = 0.9. A pair at the threshold is found with probability 0.95.
-
-To remain a duplicate with one word replaced, an answer (3-grams, 0.9) needs 59 words; a question (2-grams, 0.7), 13.
 
 Source: Broder, On the Resemblance and Containment of Documents (1997); Li, Koenig, b-Bit Minwise Hashing (2010).
 """
@@ -37,9 +35,9 @@ _NOT_IN_NUMBERS = re.compile(r"[-.,:](?!\d)")
 
 
 def normalised(text: str) -> str:
-    """Return a text's words, case-folded (NFC), without punctuation, separated by single spaces.
+    """Normalise a text: apply NFC, fold case, remove punctuation, and collapse white space.
 
-    Other symbols are kept, as are `-`, `.`, `,`, and `:` before a digit: 5 and -5 differ; `!x` and `x` do not.
+    Symbols are kept, as are `-`, `.`, `,`, and `:` before a digit: 5 and -5 are different, `!x` and `x` are not.
     """
     folded = unicodedata.normalize("NFC", text).casefold()
     return " ".join(_NOT_IN_NUMBERS.sub(" ", folded).translate(_PUNCTUATION).split()) or folded.strip()
@@ -47,7 +45,7 @@ def normalised(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate:
-    """An earlier row that a row repeats; `similarity` is the lowest estimate among the texts, or 1 if exact."""
+    """The earlier row that a row duplicates; `similarity` is the lowest estimate among its texts, or 1 if exact."""
 
     kind: Literal["exact", "near"]
     of: str
@@ -60,13 +58,13 @@ class _Text(NamedTuple):
 
 
 class _Sketcher:
-    """Turns texts into digests and sketches. `width` is the number of sketch bytes per band."""
+    """Computes digests and sketches; `width` is the number of sketch bytes per band."""
 
     def __init__(self, threshold: float, shingle: int, min_words: int) -> None:
-        from datasketch import MinHash  # it loads scipy, and batch runs import this module
+        from datasketch import MinHash  # imports scipy, which batch runs do not need
 
         if not 0.7 <= threshold <= 1:
-            raise ConfigError(f"threshold {threshold:g}: expected 0.7 to 1; 1 finds exact duplicates only")
+            raise ConfigError(f"threshold {threshold:g}: expected a value from 0.7 to 1; 1 finds only exact duplicates")
         if not 1 <= shingle <= min_words:
             raise ConfigError(f"shingle {shingle}, min_words {min_words}: expected 1 <= shingle <= min_words")
         self.threshold = threshold
@@ -98,17 +96,16 @@ class _Sketcher:
 
 
 def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Estimate Jaccard similarities along the last axis, corrected for bytes that match by chance."""
     agreeing = np.count_nonzero(first == second, axis=-1) / PERMUTATIONS
     similarity: NDArray[np.float64] = np.maximum(0.0, (agreeing - _CHANCE) / (1 - _CHANCE))
     return similarity
 
 
 class Duplicates:
-    """Finds rows of a stream that repeat an earlier row.
+    """Finds rows in a stream that duplicate an earlier row.
 
-    Two rows are duplicates if their questions match and both answers match, in either order. A row is compared with at
-    most `BANDS` earlier rows: the first with each of its bands. The time per row is therefore constant, but some near
+    Two rows are duplicates if their questions match and both answers match, in either order. A row is compared only
+    with the first earlier row that shares each of its bands. The time per row is therefore constant, but some near
     duplicates among thousands of similar rows are missed. Memory: about 2 KB per row.
     """
 
@@ -116,9 +113,9 @@ class Duplicates:
         """Create an empty index.
 
         Args:
-            threshold: similarity in [0.7, 1] that each of the three texts must reach; 1 finds only exact duplicates.
-            shingle: words per shingle.
-            min_words: texts with fewer normalised words must be equal.
+            threshold: minimum similarity of each of the three texts, in [0.7, 1]; 1 finds only exact duplicates.
+            shingle: number of words per shingle.
+            min_words: texts with fewer words (after normalisation) must be equal.
         """
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._ids: list[str] = []
@@ -127,7 +124,7 @@ class Duplicates:
         self._bands: dict[bytes, int] = {}
 
     def seen(self, row_id: str, question: str, answers: tuple[str, str]) -> Duplicate | None:
-        """Return the earlier row that this row repeats, or store a new row."""
+        """Return the earlier row that this row duplicates; if there is none, store the row."""
         texts = [self._sketcher.text(text) for text in (question, *answers)]
         key = xxh3_64_intdigest(texts[0].digest + b"".join(sorted(text.digest for text in texts[1:])))
         if (same := self._exact.get(key)) is not None:
@@ -143,15 +140,14 @@ class Duplicates:
         for band in bands:
             self._bands.setdefault(band, len(self._ids))
         self._ids.append(row_id)
-        self._texts.append(packed if bands else ())  # rows without a band are compared exactly, by their key
+        self._texts.append(packed if bands else ())  # rows without bands are only compared exactly, by key
         return None
 
 
 class TextIndex:
-    """Finds exact and near copies of a text among the added texts. Memory: about 0.8 KB per text."""
+    """Finds exact and near duplicates of a text among the texts added. Memory: about 0.8 KB per text."""
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
-        """Create an empty index; for the arguments see `Duplicates`."""
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._names: list[str] = []
         self._sketches: list[bytes] = []
@@ -159,7 +155,7 @@ class TextIndex:
         self._bands: dict[bytes, list[int]] = {}
 
     def add(self, name: str, text: str) -> None:
-        """Add a text under a name; equal texts keep the first name."""
+        """Add a text under a name. If equal texts are added, the first name is kept."""
         digest, sketch = self._sketcher.text(text)
         if digest in self._exact:
             return
@@ -172,7 +168,7 @@ class TextIndex:
                 sharing.append(index)
 
     def find(self, text: str) -> Duplicate | None:
-        """Return the equal text, or else the most similar text above the threshold."""
+        """Return the exact duplicate, or else the most similar text above the threshold."""
         digest, sketch = self._sketcher.text(text)
         if (same := self._exact.get(digest)) is not None:
             return Duplicate(kind="exact", of=self._names[same], similarity=1.0)
@@ -207,17 +203,16 @@ def _text_similarity(first: bytes, second: bytes) -> float:
 
 
 class QuestionGroups:
-    """Groups of questions that are equal or near duplicates, directly or through other questions.
+    """Groups questions that are exact or near duplicates, directly or through other questions.
 
-    Add all questions before asking for groups; order and frequency do not matter. A chain of near duplicates is one
-    group even if its ends differ. Memory: about 0.8 KB per distinct question.
+    Add all questions before calling `group`; their order does not matter. A chain of near duplicates forms one group,
+    even if its ends differ. Memory: about 0.8 KB per distinct question.
 
-    If more than 64 questions share a band (such as a template filled in thousands of ways), only questions within 64
-    positions of each other are compared; the rest are grouped through them.
+    If more than 64 questions share a band, only questions within 64 positions of each other are compared. The rest are
+    grouped through them.
     """
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:
-        """Start without questions; for the arguments see `Duplicates`."""
         self._sketcher = _Sketcher(threshold, shingle, min_words)
         self._sketches: dict[bytes, bytes] = {}
         self._keys: dict[bytes, bytes] | None = None
@@ -237,11 +232,11 @@ class QuestionGroups:
         digest = question if isinstance(question, bytes) else xxh3_128_digest(normalised(question).encode())
         key = self._grouped().get(digest)
         if key is None:
-            raise ValueError(f"question {question[:60]!r} was not added; add all questions before asking for groups")
+            raise ValueError(f"question {question[:60]!r} was not added; add all questions before calling group()")
         return key.hex()
 
     def sizes(self) -> dict[str, int]:
-        """Return the number of distinct questions by group, largest group first."""
+        """Return the number of distinct questions per group, largest group first."""
         return {key.hex(): count for key, count in sorted(Counter(self._grouped().values()).items(), key=_largest)}
 
     def _grouped(self) -> dict[bytes, bytes]:
@@ -262,7 +257,6 @@ def _largest(group: tuple[bytes, int]) -> tuple[int, bytes]:
 
 
 def _near_groups(sketches: NDArray[np.uint8], sketcher: _Sketcher) -> NDArray[np.intp]:
-    """Return a group label for each row of `sketches`, shape (n, 128)."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

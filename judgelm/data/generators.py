@@ -1,8 +1,13 @@
-"""Generators: models that answer questions, with their decoding settings, from YAML or one option.
+"""Generators: models that answer questions, with their decoding settings.
 
-name: vicuna-7b              as an option: name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1 model:
-lmsys/vicuna-7b-v1.5 decodings: [{}, {temperature: 0.7, seed: 1}] dtype: bfloat16              any field of
-`EngineOptions`; as an option also engine_args.base_url=...
+An entry in a YAML file under `generators`; any field of `EngineOptions` is allowed:
+
+    name: vicuna-7b
+    model: lmsys/vicuna-7b-v1.5
+    decodings: [{}, {temperature: 0.7, seed: 1}]
+    dtype: bfloat16
+
+The same on the command line: `--generator name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1`.
 """
 
 import re
@@ -28,12 +33,12 @@ _ASKING = ("system", "plain", "task", "tags", "max_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerGenerator:
-    """A model that answers questions, with its prompt format and decoding settings.
+    """A model that generates answers, with its prompt format and decoding settings.
 
     Attributes:
-        name: `model` in answer rows, and name of the model's file.
-        decodings: decoding settings; each question is answered once with each.
-        asking: prompt options; `chat` is used only if `form` is not `auto`.
+        name: the value of `model` in answer rows, and the name of the model's file.
+        decodings: decoding settings; each question is answered once per entry.
+        asking: prompt options; `chat` is ignored if `form` is `auto`.
     """
 
     name: str
@@ -45,24 +50,27 @@ class AnswerGenerator:
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
-            raise ConfigError(f"generator name {self.name!r}: use letters, digits, dots, and dashes; it names a file")
+            raise ConfigError(
+                f"generator name {self.name!r}: use only letters, digits, dots, underscores, and "
+                "dashes, because it is used as a file name"
+            )
         if self.form not in get_args(Form):
             known = ", ".join(get_args(Form))
             raise ConfigError(f"generator {self.name}: unknown form {self.form!r}; available: {known}")
 
 
 def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
-    """Build a generator from a mapping."""
+    """Build a generator from a mapping of settings."""
     rest = dict(settings)
     label = f"generator {rest.get('name', f'of {len(settings)} settings')}"
     if not rest.get("name") or not rest.get("model"):
-        raise ConfigError(f"{label}: give it a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
+        raise ConfigError(f"{label}: set a name and a model, such as name=vicuna-7b,model=lmsys/vicuna-7b-v1.5")
     own = {name: rest.pop(name) for name in _OWN if name in rest}
     asking = {name: rest.pop(name) for name in _ASKING if name in rest}
     decodings = rest.pop("decodings", None)
     alone = {name: rest.pop(name) for name in _DECODING if name in rest}
     if decodings is not None and alone:
-        raise ConfigError(f"{label}: give temperature and seed either in decodings or separately, not both")
+        raise ConfigError(f"{label}: set temperature and seed either in decodings or separately, not both")
     if decodings is not None and not (isinstance(decodings, list) and decodings):
         raise ConfigError(f"{label}: decodings: expected a list, such as [{{}}, {{temperature: 0.7, seed: 1}}]")
     return AnswerGenerator(
@@ -74,12 +82,12 @@ def build_generator(settings: Mapping[str, Any]) -> AnswerGenerator:
 
 
 def read_generators(path: Path | None) -> list[AnswerGenerator]:
-    """Read the list `generators` from a YAML file; empty without a file."""
+    """Read the list `generators` from a YAML file; return an empty list if `path` is None."""
     if path is None:
         return []
     values = read_yaml(path)
     if not isinstance(values, dict) or values.keys() != {"generators"} or not isinstance(values["generators"], list):
-        raise ConfigError(f"--config {path}: expected a list under the single key generators")
+        raise ConfigError(f"--config {path}: expected a single key, generators, with a list")
     return [build_generator(value if isinstance(value, dict) else {"name": value}) for value in values["generators"]]
 
 
@@ -87,7 +95,7 @@ def parse_generator(text: str) -> AnswerGenerator:
     """Parse `name=a,model=b,temperature=0.7,engine_args.base_url=...`; values are YAML.
 
     Raises:
-        ConfigError: a part cannot be read; see `build_generator`.
+        ConfigError: a part cannot be parsed, or a setting is invalid.
     """
     settings: dict[str, Any] = {}
     for part in text.split(","):
@@ -105,7 +113,7 @@ def parse_generator(text: str) -> AnswerGenerator:
 
 
 def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenerator]:
-    """Merge entries with the same name, so that each model is loaded once."""
+    """Merge entries with the same name so that each model is loaded only once."""
     by_name: dict[str, AnswerGenerator] = {}
     for generator in generators:
         earlier = by_name.get(generator.name)
@@ -115,19 +123,21 @@ def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenera
         by_name[generator.name] = replace(generator, decodings=decodings)
     for generator in by_name.values():
         if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
-            raise ConfigError(f"generator {generator.name} repeats a decoding; use different temperatures or seeds")
+            raise ConfigError(
+                f"generator {generator.name} has two identical decodings; use different temperatures or seeds"
+            )
     return list(by_name.values())
 
 
 def for_task(generator: AnswerGenerator, task: QuestionTask) -> AnswerGenerator:
-    """Return the generator with another task."""
+    """Return a copy of the generator for a different task."""
     return replace(generator, asking=replace(generator.asking, task=task))
 
 
 def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> AnswerGenerator:
-    """Return the generator with `count` sampled answers per question instead of its decodings."""
+    """Return a copy of the generator that samples `count` answers per question."""
     if count < 1:
-        raise ConfigError(f"--samples {count}: must be 1 or more")
+        raise ConfigError(f"--samples {count}: must be at least 1")
     if count > 1 and temperature == 0:
         raise ConfigError(f"--samples {count}: samples at temperature 0 are identical; set --temperature above 0")
     return replace(generator, decodings=tuple(Decoding(temperature=temperature, seed=seed) for seed in range(count)))
@@ -136,7 +146,7 @@ def with_samples(generator: AnswerGenerator, count: int, temperature: float) -> 
 def _checked(kind: Any, values: Any, label: str, more: Sequence[str] = ()) -> Any:
     known = [option.name for option in fields(kind)]
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{label}: expected names and values ({', '.join(known)}), got {type(values).__name__}")
+        raise ConfigError(f"{label}: expected a mapping with the keys {', '.join(known)}, got {type(values).__name__}")
     if unknown := values.keys() - set(known):
         available = ", ".join(dict.fromkeys((*more, *known)))
         raise ConfigError(f"{label}: {', '.join(sorted(map(str, unknown)))} not found; available: {available}")

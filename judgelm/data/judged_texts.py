@@ -1,7 +1,7 @@
-"""Text hashes of samples, and joins of judgments with rows by id that compare these hashes.
+"""Hash the texts of samples, and verify these hashes when judgments and rows are joined by id.
 
-Samples are hashed as read. The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are
-hashed as a JSON list. Rows without texts and judgments without hashes are joined by id alone and counted.
+The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are hashed as a JSON list. If a row
+has no texts or a judgment has no hashes, they are joined by id alone.
 """
 
 import json
@@ -23,16 +23,16 @@ from judgelm.prompts.conversation import dialogue_of
 from judgelm.records import Judgment, Label, Sample, TextHashes
 
 REORDERED = "the order of the answers"
-"""The `difference` between samples with the same answers in another order."""
+"""The value of `difference` if the answers are the same but in a different order."""
 
 
 def text_hashes(sample: Sample) -> TextHashes:
-    """Hash a sample as read; unreadable images have no hash."""
+    """Hash a sample's texts and images; images that cannot be read have no hash."""
     metadata = sample.metadata
     turns = metadata.get("turns")
     questions, answers = [sample.question], [[answer] for answer in sample.answers]
     if isinstance(turns, list) and len(turns) > 1:
-        with suppress(InputError):  # the turns are not a dialogue
+        with suppress(InputError):  # the turns are not a valid dialogue
             dialogue = dialogue_of(sample)
             questions = [turn.question for turn in dialogue]
             answers = [list(side) for side in zip(*(turn.answers for turn in dialogue), strict=True)]
@@ -48,15 +48,15 @@ def text_hashes(sample: Sample) -> TextHashes:
 
 
 def digest_of(hashes: TextHashes) -> int:
-    """Combine all hashes of a sample into a nonzero 64-bit number."""
+    """Combine all hashes of a sample into one nonzero 64-bit number."""
     parts = (hashes.question, *hashes.answers, str(hashes.images), str(hashes.context))
     return xxh3_64_intdigest(" ".join(parts).encode(errors="surrogatepass")) or 1
 
 
 def difference(judged: TextHashes, other: TextHashes) -> str:
-    """Return the name of the first part that differs from the judged texts, or an empty string.
+    """Return the first part that differs from the judged texts, or an empty string.
 
-    Images are compared only if both have some; metadata shown in the prompt is not.
+    Images are compared only if both samples have images. Metadata is never compared.
     """
     if judged.question != other.question:
         return "the question"
@@ -104,7 +104,7 @@ def _hash_of_file(source: str, mtime_ns: int, size: int) -> str:
 
 
 def reordered_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Label:
-    """Return the label for the answers in another order (old indices in new order); drops an ambiguous reason."""
+    """Reorder a label along with its answers; `order` lists the old indices. An ambiguous reason is dropped."""
     if len(order) == 2 and label.winner is not None:
         turned = swap_answers(LabelledPair(sample=sample, plain=label, referenced=None), "drop_reason").pair.plain
         assert turned is not None, "a label stays a label"
@@ -114,7 +114,7 @@ def reordered_label(label: Label, sample: Sample, order: tuple[int, ...]) -> Lab
 
 
 def reordered_sample(sample: Sample, order: tuple[int, ...]) -> Sample:
-    """Return the sample with answers, models and dialogue turns in another order."""
+    """Reorder a sample's answers, models, and dialogue turns."""
     metadata = dict(sample.metadata)
     if isinstance(turns := metadata.get("turns"), list) and len(turns) > 1:
         metadata["turns"] = [{**turn, "answers": [turn["answers"][index] for index in order]} for turn in turns]
@@ -131,7 +131,7 @@ _SHOWN_TEXT = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextComparison:
-    """Numbers of judgments joined by id: same texts, reordered rows, texts not compared, no row."""
+    """Counts of judgments joined by id: with equal texts, with reordered answers, not compared, and without a row."""
 
     same: int = 0
     turned: int = 0
@@ -139,33 +139,33 @@ class TextComparison:
     without_row: int = 0
 
     def notes(self) -> list[str]:
-        """Return notes for the user; empty if all texts are equal."""
+        """Return notes for the user, or an empty list if all texts are equal."""
         total = self.same + self.turned + self.not_compared
         notes = []
         if self.turned:
-            notes.append(f"{self.turned:,} of {total:,} rows list the answers in another order; judgelm reorders them.")
+            notes.append(f"{self.turned:,} of {total:,} rows have the answers in a different order and were reordered.")
         if self.not_compared:
-            missing = "the row or the run has no texts to compare"
-            notes.append(f"{self.not_compared:,} of {total:,} judgments are joined by id alone because {missing}.")
+            missing = "the row or the run contains no texts to compare"
+            notes.append(f"{self.not_compared:,} of {total:,} judgments were joined by id alone because {missing}.")
         if self.without_row:
-            notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no row with their id.")
+            notes.append(f"{self.without_row:,} of {total + self.without_row:,} judgments have no matching row.")
         return notes
 
 
 def match_samples(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], *, name: str
 ) -> tuple[dict[str, Sample], TextComparison]:
-    """Return the samples with their answers in the judged order; `name` is their file in errors.
+    """Return the samples with the answers in the judged order; `name` is the file name used in errors.
 
     Raises:
-        InputError: a judgment's texts differ from those of the sample with its id, or no judgment has a sample.
+        InputError: a judgment and the sample with its id have different texts, or no ids match.
     """
     orders, comparison = judged_orders(judgments, samples, name)
     return dict(samples) | {key: reordered_sample(samples[key], order) for key, order in orders.items()}, comparison
 
 
 def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
-    """Raise an InputError unless runs (by name) judged the same texts in the same order under the same ids."""
+    """Raise an InputError unless all runs judged the same texts, in the same order, under each id."""
     first: dict[str, tuple[str, TextHashes]] = {}
     for name, judgments in runs.items():
         shared, different = 0, []
@@ -175,13 +175,13 @@ def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
             other, hashes = first.setdefault(key, (name, judgment.hashes))
             shared += other != name
             if other != name and (part := difference(hashes, judgment.hashes)):
-                different.append(f"id {_quoted(key)}: {part} differs from {other}'s")
+                different.append(f"id {_quoted(key)}: {part} is not the same as in {other}")
         if different:
             raise _other_texts(f"{name}: {len(different):,} of {shared:,} judgments", different)
 
 
 def check_reversed(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judgment]) -> None:
-    """Check that a run of reversed pairs judged the same texts."""
+    """Check that a run over reversed pairs judged the same texts."""
     shared, different = 0, []
     for key in judgments.keys() & reverse.keys():
         judged, other = judgments[key].hashes, reverse[key].hashes
@@ -190,20 +190,20 @@ def check_reversed(judgments: Mapping[str, Judgment], reverse: Mapping[str, Judg
         shared += 1
         if part := difference(replace(judged, answers=judged.answers[::-1]), other):
             same = part == REORDERED
-            different.append(f"id {_quoted(key)}: {'the answers have the same order' if same else f'{part} differs'}")
+            different.append(f"id {_quoted(key)}: {'the answers are in the same order' if same else f'{part} differs'}")
     if different:
         raise _other_texts(f"reversed judgments: {len(different):,} of {shared:,}", sorted(different))
 
 
 def _other_texts(counted: str, different: Sequence[str]) -> InputError:
-    finding = f"are not of the texts that the other run judged under the same id; for example, {different[0]}"
-    return InputError(f"{counted} {finding}; give runs over the same input")
+    finding = f"do not match the texts that the other run judged under the same id; for example, {different[0]}"
+    return InputError(f"{counted} {finding}; pass runs over the same input")
 
 
 def judged_orders(
     judgments: Mapping[str, Judgment], samples: Mapping[str, Sample], name: str
 ) -> tuple[dict[str, tuple[int, ...]], TextComparison]:
-    """Return the judged order of the answers of samples to reorder."""
+    """Return the judged order of the answers, for samples that must be reordered."""
     check_common_ids(judgments, samples, name)
     orders: dict[str, tuple[int, ...]] = {}
     same = not_compared = without_row = 0
@@ -226,16 +226,18 @@ def judged_orders(
             same += 1
     if different:
         joined = same + not_compared + len(orders) + len(different)
-        finding = f"{len(different):,} of {joined:,} rows have other texts than those judged under the same id"
-        raise InputError(f"{name}: {finding}; for example, {different[0]}; give the rows that were judged")
+        finding = f"{len(different):,} of {joined:,} rows do not contain the texts that were judged under the same id"
+        raise InputError(f"{name}: {finding}; for example, {different[0]}; pass the rows that were judged")
     return orders, TextComparison(same=same, turned=len(orders), not_compared=not_compared, without_row=without_row)
 
 
 def check_common_ids(judgments: Mapping[str, Judgment], others: Mapping[str, object], name: str) -> None:
-    """Check that at least one id was judged."""
+    """Raise an InputError if none of the ids was judged."""
     if judgments and others and judgments.keys().isdisjoint(others):
-        ids = f"{_quoted(next(iter(others)))} there, {_quoted(next(iter(judgments)))} judged"
-        raise InputError(f"{name}: none of its ids was judged ({ids}); give the file that belongs to the judgments")
+        ids = f"{_quoted(next(iter(others)))} in the file, {_quoted(next(iter(judgments)))} in the judgments"
+        raise InputError(
+            f"{name}: none of the ids in this file was judged (for example, {ids}); pass the file that was judged"
+        )
 
 
 def _text_of(sample: Sample, part: str) -> str:
@@ -243,7 +245,7 @@ def _text_of(sample: Sample, part: str) -> str:
     if part != "the question" and not index:
         return ""
     text = sample.answers[int(index) - 1] if index else sample.question
-    return f", here {_quoted(text[:_SHOWN_TEXT])}"
+    return f": the row contains {_quoted(text[:_SHOWN_TEXT])}"
 
 
 def _quoted(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Label codes: the meaning of the values in a file's label fields, checked over the whole file.
+"""Label codes define what the values in a file's label fields mean; they are validated over the whole file.
 
-Words such as `model_a` mean the same everywhere. Numbers do not: 0 may be the first answer, a tie, or the second
-answer. Unless the layout or the user states a code, any number except 1 and 2 is an error for the file.
+Words such as `model_a` are unambiguous. Numbers are not: 0 can mean the first answer, a tie, or the second answer. If
+neither the layout nor the user defines a code, numbers other than 1 and 2 are errors.
 """
 
 import json
@@ -19,14 +19,14 @@ from judgelm.errors import ConfigError, LabelCodeError
 from judgelm.records import Winner
 
 Values = Mapping[str, Winner | None]
-"""Label value, normalised by `label_text` -> winner; None means no label."""
+"""Label value (normalised by `label_text`) -> winner, or None for no label."""
 
 FROM_ONE: Values = {"1": 1, "2": 2}
 ZERO_IS_TIE: Values = {"0": "tie", "1": 1, "2": 2}
 FROM_ZERO: Values = {"0": 1, "1": 2}
 
 Soft = Literal["probability", "alpaca_eval"]
-"""P(first answer is better) in [0, 1]; or AlpacaEval's 1 (first) to 2 (second), and 0 for a tie."""
+"""Either P(first answer is better) in [0, 1], or AlpacaEval's scale: 1 (first) to 2 (second), or 0 for a tie."""
 
 _NAMES: Mapping[str, Winner | None] = {"first": 1, "second": 2, "tie": "tie", "none": None}
 _MEANINGS: Mapping[Winner | None, str] = {winner: name for name, winner in _NAMES.items()}
@@ -46,7 +46,7 @@ WORDS: Mapping[str, Winner] = {
     **dict.fromkeys(("response b", "answer b"), 2),
     **dict.fromkeys(("tie", "tie (bothbad)", "tie (inconsistent)", "both_bad", "a=b", "[[c]]", "draw"), "tie"),
 }
-"""Published spellings of a winner, in lower case.
+"""The spellings of winners in published files, in lower case.
 
 Source: LMSYS's arena (`model_a`, `tie (bothbad)`, `both_bad`), FastChat (`model_1`, `[[A]]`, `tie (inconsistent)`),
 JudgeBench and Arena-Hard (`A>B`, `A>>B`), Label Studio (`left`).
@@ -54,7 +54,7 @@ JudgeBench and Arena-Hard (`A>B`, `A>>B`), Label Studio (`left`).
 
 
 def label_text(value: object) -> str:
-    """Normalise a label value: lower case, single spaces, 1.0 as 1."""
+    """Normalise a label value to lower case and single spaces, and `1.0` to `1`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(str(value).split()).casefold()
@@ -67,7 +67,7 @@ def is_missing(value: object) -> bool:
 
 
 def winner_field(row: Row, name: str = "winner") -> Winner:
-    """Read a winner as 1, 2 or a published spelling."""
+    """Parse a winner: 1, 2, or a published spelling."""
     value = row.data[name]
     text = label_text(value)
     winner = FROM_ONE.get(text) or WORDS.get(text)
@@ -78,16 +78,18 @@ def winner_field(row: Row, name: str = "winner") -> Winner:
 
 
 def majority(votes: tuple[Winner, ...]) -> Winner | None:
-    """Return the strict majority of the votes, or None."""
+    """Return the winner with more than half of the votes, or None."""
     winner, count = Counter(votes).most_common(1)[0] if votes else (None, 0)
     return winner if 2 * count > len(votes) else None
 
 
 def check_side(row: Row, name: str, value: object, winner: Winner) -> None:
-    """Reject a side's name that is also the name of the other side's model."""
+    """Reject a label that names one side but is also the model name of the other side."""
     others = [row.data.get(side[1 if winner == 1 else 0]) for side in _SIDES]
     if isinstance(value, str) and winner != "tie" and value in others:
-        raise row.field_error(name, f"{describe(value)} names a side and the other side's model; write 1 or 2")
+        raise row.field_error(
+            name, f"{describe(value)} is ambiguous: it is also the name of the other side's model; use 1 or 2"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +97,9 @@ class FieldCode:
     """The code of one or more label fields.
 
     Attributes:
-        fields: names; a final `*` stands for any number (`annotator1`).
-        values: meaning of numbers; if None, only 1 and 2 are read.
-        if_alone: the field is a label only if the row has no other label and its words name winners.
+        fields: field names; a final `*` matches any number (`annotator1`).
+        values: meanings of numbers; by default, only 1 and 2 are valid.
+        if_alone: use the field only if the row has no other label; words that are not winners are then ignored.
     """
 
     fields: tuple[str, ...]
@@ -105,7 +107,7 @@ class FieldCode:
     if_alone: bool = False
 
     def names(self, row: Row) -> Iterator[str]:
-        """Yield the row's fields that use this code."""
+        """Yield the names of the row's fields that use this code."""
         for name in self.fields:
             if name.endswith("*"):
                 yield from (known for known in row.data if re.fullmatch(rf"{re.escape(name[:-1])}\d+", known))
@@ -114,40 +116,39 @@ class FieldCode:
 
 
 WINNER_CODE = (FieldCode(fields=("winner", "votes")),)
-"""For layouts that do not state a code."""
+"""For layouts that do not define a code."""
 
 PAIR_CODE = (
     *WINNER_CODE,
     FieldCode(fields=("label",), if_alone=True),
     FieldCode(fields=("annotator*",), values=ZERO_IS_TIE),
 )
-"""For layouts whose rows may have any documented label field."""
+"""For layouts that allow any documented label field."""
 
 LLMBAR_CODE = (FieldCode(fields=("label",), values=FROM_ONE),)
 
 
 def parse_label_code(text: str) -> Values:
-    """Parse an option such as `0=first,1=tie,2=second`."""
+    """Parse a `--label-code` option such as `0=first,1=tie,2=second`."""
     values: dict[str, Winner | None] = {}
     for part in text.split(","):
         value, equals, name = (piece.strip() for piece in part.rpartition("="))
         meaning = name.casefold()
         if not equals or not value or meaning not in _NAMES:
             finding = f'--label-code "{text}": expected VALUE=first, VALUE=second, VALUE=tie or VALUE=none'
-            raise ConfigError(f'{finding}, separated by commas, got "{part.strip()}"; such as 0=first,1=tie,2=second')
+            raise ConfigError(f'{finding}, separated by commas, such as 0=first,1=tie,2=second; got "{part.strip()}"')
         if values.setdefault(label_text(value), _NAMES[meaning]) != _NAMES[meaning]:
-            raise ConfigError(f'--label-code "{text}": gives "{value}" two meanings; keep one')
+            raise ConfigError(f'--label-code "{text}": "{value}" has two meanings; keep only one')
     return values
 
 
 @dataclass(slots=True, kw_only=True)
 class LabelDecoder:
-    """Decodes the label fields of one file, and rejects the file if a value contradicts the code.
+    """Decodes the label fields of one file; raises an error if a value contradicts the code.
 
     Attributes:
-        codes: the layout's codes, or the user's (`stated`).
-        soft: meaning of numbers in `preference`, if the layout states it.
-        counts: values counted so far, by field.
+        codes: the layout's codes; overridden by the user's code (`stated`).
+        soft: scale of `preference`, if the layout defines it.
     """
 
     codes: Sequence[FieldCode]
@@ -161,11 +162,11 @@ class LabelDecoder:
     _unread: dict[str, Counter[str]] = field(default_factory=dict)
 
     def decode(self, row: Row) -> Row:
-        """Return the row with 1, 2 and "tie" in its label fields.
+        """Return the row with its label values converted to 1, 2 and "tie".
 
         Raises:
-            LabelCodeError: a number has no meaning in the code. Count the file's other rows, then raise `error`.
-            InputError: a word does not name a winner; other rows may be readable.
+            LabelCodeError: a number is not in the code. Call `count` for the remaining rows, then raise `error()`.
+            InputError: a word is not a winner; other rows may still be valid.
         """
         decoded: dict[str, object] = {}
         for name, value, code in self._labels(row):
@@ -205,7 +206,7 @@ class LabelDecoder:
         self._unread.setdefault(name, Counter())[text] += 1
         example = f"--label-code {shlex.quote(example_code([text]))}"
         finding = f"expected {self._expected(code)}, got {describe(value)}"
-        raise row.field_error(name, f"{finding}; state its meaning, such as {example}")
+        raise row.field_error(name, f"{finding}; define its meaning, for example with {example}")
 
     def _soft(self, row: Row, decoded: Mapping[str, object]) -> dict[str, object]:
         text = label_text(row.data["preference"])
@@ -220,10 +221,10 @@ class LabelDecoder:
         return {}
 
     def finish(self) -> None:
-        """Check at the end of the file that values have one meaning and that a field is a label in all rows.
+        """Check, at the end of the file, that the label values were unambiguous.
 
         Raises:
-            LabelCodeError: `preference` has only 0 and 1, or only some words of a field name winners.
+            LabelCodeError: all values of `preference` are 0 or 1, or only some words in a field are winners.
         """
         field = self._without_winner
         if field is not None and any(text in WORDS or text in FROM_ONE for text in self.counts[field]):
@@ -239,12 +240,12 @@ class LabelDecoder:
             raise self.error()
 
     def unread(self) -> LabelCodeError | None:
-        """Return the error for a field whose words name no winner, if the file has no other label."""
+        """Return the error for a label field in which no word is a winner, if it is the file's only label field."""
         self._contradicted = self._without_winner
         return None if self._without_winner is None else self.error()
 
     def count(self, row: Row) -> None:
-        """Count the values of a row without decoding it."""
+        """Count the values in a row without decoding it."""
         for name, value, _ in self._labels(row):
             for each in value if isinstance(value, list) else [value]:
                 if not is_missing(each):
@@ -253,14 +254,14 @@ class LabelDecoder:
             self._count("preference", label_text(row.data["preference"]))
 
     def unread_error(self, file: str) -> LabelCodeError | None:
-        """Return the error for a file without a readable label; it suggests a guessed code."""
+        """Return the error for a file with no parseable labels, including a guess at the code."""
         if not self._unread:
             return None
         name, counts = next(iter(self._unread.items()))
         example = shlex.quote(example_code([text for text, _ in counts.most_common(_SHOWN_VALUES)]))
         return LabelCodeError(
-            f'{file}: field "{name}" has the values {_counted(counts)}, which name no winner; state their meaning, '
-            f"such as --label-code {example} (label_code in a build's configuration); this example is a guess"
+            f'{file}: field "{name}" has the values {_counted(counts)}, which are not known winners; define their '
+            f"meaning with --label-code (label_code in a build configuration). A guess: --label-code {example}"
         )
 
     def _count(self, name: str, text: str) -> None:
@@ -268,27 +269,27 @@ class LabelDecoder:
         counts[text if text in counts or len(counts) < 1000 else "..."] += 1
 
     def error(self) -> LabelCodeError:
-        """Return the error for the file."""
+        """Return the error for a file with contradictory or undefined values."""
         name, row = self._contradicted or "", self._first
-        stated = self._code(name) if self.stated is None else f"--label-code says {_in_words(self.stated)}"
+        stated = self._code(name) if self.stated is None else f"--label-code is {_in_words(self.stated)}"
         location = "" if row is None else f"{row.file}:{row.line}: "
         return LabelCodeError(
-            f'{location}field "{name}" has the values {_counted(self.counts[name])}, but {stated}. State the meaning '
-            f"of each value with --label-code (label_code in a build's configuration), such as {_KNOWN}"
+            f'{location}field "{name}" has the values {_counted(self.counts[name])}, but {stated}. Define the '
+            f"meaning of each value with --label-code (label_code in a build configuration), such as {_KNOWN}"
         )
 
     def _code(self, name: str) -> str:
         if name == "preference":
-            return "they may be P(first answer is better) or an index of the better answer"
+            return "they could be P(first answer is better) or the index of the better answer"
         names = {name, f"{name.rstrip('0123456789')}*"}
         code = next((code for code in self.codes if not names.isdisjoint(code.fields)), None)
         if code is not None and code.values is not None:
-            return f"the code of this layout is {_in_words(code.values)}"
-        return "without a stated code judgelm reads only 1=first, 2=second and words such as model_a and tie"
+            return f"this layout uses {_in_words(code.values)}"
+        return "if no code is defined, only 1=first, 2=second and words such as model_a and tie are allowed"
 
     def _expected(self, code: FieldCode) -> str:
         if self.stated is not None:
-            return f"the values of --label-code ({_in_words(self.stated)}), a side such as model_a, or tie"
+            return f"a value in --label-code ({_in_words(self.stated)}), a side such as model_a, or tie"
         return f"{_in_words(code.values or FROM_ONE)}, a side such as model_a, or tie"
 
 
@@ -298,7 +299,7 @@ _SECOND_WORDS = frozenset({"b", "2", "second", "right", "rechts", "zweite", "two
 
 
 def example_code(values: Sequence[str]) -> str:
-    """Guess a code from the values' words, or else their order."""
+    """Guess a code from the words in the values, or else from their order."""
     meanings: dict[str, str] = {}
     for value in values:
         words = set(re.findall(r"\w+", value.casefold()))

@@ -1,4 +1,4 @@
-"""Labelled pairs, their rows in JudgeLM's training format, and preferences as training targets.
+"""Labelled pairs, their conversion to JudgeLM's training format, and preferences as training targets.
 
 A preference is P(first answer is better) in [0, 1]: 1 for the first answer, 0 for the second, and 0.5 for a tie.
 """
@@ -15,12 +15,12 @@ from judgelm.records import Label, Sample, Winner
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledPair:
-    """A question, two answers, and the labels from a teacher or humans.
+    """A question and two answers, labelled by a teacher or by humans.
 
     Attributes:
-        plain: judgment made without the reference.
-        referenced: judgment made with it.
-        swapped: whether the source has the answers in the other order.
+        plain: the judgment made without the reference.
+        referenced: the judgment made with the reference.
+        swapped: whether the answers are in the opposite order in the source.
         epoch: 0-based pass over the data.
     """
 
@@ -32,16 +32,16 @@ class LabelledPair:
     epoch: int = 0
 
     def with_id(self, pair_id: str) -> "LabelledPair":
-        """Return the pair with another id."""
+        """Return the pair with a different id."""
         return replace(self, sample=replace(self.sample, id=pair_id))
 
     def without_reference(self) -> "LabelledPair":
-        """Return the pair without its reference and the judgment made with it."""
+        """Return the pair with the reference, and the judgment made with it, removed."""
         return replace(self, sample=replace(self.sample, reference=None), referenced=None)
 
     @property
     def label(self) -> Label | None:
-        """The judgment without reference, else the one with it."""
+        """The judgment made without the reference, if any, else the judgment made with it."""
         return self.plain or self.referenced
 
     @property
@@ -51,7 +51,7 @@ class LabelledPair:
 
 
 def uniform_hash(seed: int, sample_id: str, purpose: str, epoch: int = 0) -> float:
-    """Return a number in [0, 1) that depends only on the arguments."""
+    """Hash the arguments to a number in [0, 1)."""
     text = f"{seed}:{purpose}:{epoch}:{sample_id}" if epoch else f"{seed}:{purpose}:{sample_id}"
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
@@ -60,7 +60,8 @@ def uniform_hash(seed: int, sample_id: str, purpose: str, epoch: int = 0) -> flo
 def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
     """Return the pair as a JudgeLM training row, with null for missing fields.
 
-    Score lines are rebuilt from the scores. A judgment without scores becomes `winner`, `votes`, and `preference`.
+    Score lines are rebuilt from the scores. A judgment without scores is written as `winner`, `votes`, and
+    `preference`.
     """
     sample = pair.sample
     winner_only = pair.plain is not None and pair.plain.scores is None
@@ -82,7 +83,7 @@ def judgelm_row(pair: LabelledPair) -> dict[str, Any]:
 
 
 def pair_fields(sample: Sample) -> dict[str, Any]:
-    """Return id, question, answers, and models in JudgeLM's fields."""
+    """Return the id, question, answers, and models in JudgeLM's fields."""
     models = sample.answer_models if len(sample.answer_models) == 2 else (None, None)
     return {
         "question_id": sample.id,
@@ -95,7 +96,7 @@ def pair_fields(sample: Sample) -> dict[str, Any]:
 
 
 def score_line(scores: tuple[float, ...]) -> str:
-    """Return `8 6`: whole numbers without a decimal point."""
+    """Format a score line such as `8 6`; whole numbers have no decimal point."""
     return " ".join(f"{score:g}" for score in scores)
 
 
@@ -112,9 +113,9 @@ def _text(label: Label | None) -> str | None:
 
 
 def scores_of_winner(winner: Winner | None, scores: Sequence[float]) -> tuple[float, float]:
-    """Return the scores for a winner, given those of a winner, a loser, and a tie."""
+    """Return a pair's scores, given the scores of a winner, of a loser, and in a tie."""
     win, lose, tie = scores
-    assert winner is not None, "a pair's label names its winner"
+    assert winner is not None, "a pair's label has a winner"
     return {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[winner]
 
 
@@ -124,22 +125,22 @@ _HARD: dict[Winner, float] = {1: 1.0, 2: 0.0, "tie": 0.5}
 
 
 def swapped_preference(preference: float) -> float:
-    """Return 1 - p to nine decimals, so that swapping twice returns p."""
+    """Return 1 - p, rounded to nine decimals so that swapping twice returns p."""
     return rounded_preference(1 - preference)
 
 
 def rounded_preference(preference: float) -> float:
-    """Round to nine decimals."""
+    """Round a preference to nine decimals."""
     return round(preference, _DECIMALS)
 
 
 def winner_by_preference(preference: float) -> Winner:
-    """Return the first answer above 0.5, the second below, and a tie at exactly 0.5."""
+    """Return 1 above 0.5, 2 below 0.5, and "tie" at exactly 0.5."""
     return "tie" if preference == 0.5 else 1 if preference > 0.5 else 2
 
 
 def preference_of(label: Label) -> float | None:
-    """Return the label's preference, else 1, 0, or 0.5 for its winner."""
+    """Return the label's preference, or else 1, 0, or 0.5 depending on its winner."""
     if label.preference is not None or label.winner is None:
         return label.preference
     return _HARD[label.winner]
@@ -148,10 +149,10 @@ def preference_of(label: Label) -> float | None:
 def scores_by_preference(
     preference: float, scale: tuple[float, float] = (1, 10), step: float = 1
 ) -> tuple[float, float]:
-    """Return the scores for a preference p: 0 -> 3 9, 0.5 -> 6 6, 1 -> 9 3 on the scale 1 to 10.
+    """Convert a preference p to scores; from 1 to 10, 0 -> 3 9, 0.5 -> 6 6, and 1 -> 9 3.
 
-    The score difference is proportional to |2 p - 1|, in whole steps around the middle of the scale. It is at most two
-    thirds of the scale's width, and at least one step unless p = 0.5.
+    The scores are centred on the scale, and their difference is proportional to |2 p - 1|, rounded to whole steps. It
+    is at most two thirds of the scale's width, and at least one step unless p = 0.5.
     """
     low, high = scale
     steps = round((high - low) / step)
@@ -164,7 +165,7 @@ def scores_by_preference(
 
 
 def training_scores(label: Label, scale: tuple[float, float] = (1, 10), step: float = 1) -> tuple[float, ...] | None:
-    """Return the scores that a judge learns: the label's scores, else those for its preference."""
+    """Return the scores to train on: the label's scores, or else scores computed from its preference."""
     if label.scores is not None or label.preference is None:
         return label.scores
     return scores_by_preference(label.preference, scale, step)

@@ -1,4 +1,4 @@
-"""Labelled files: labels, samples, and groups. Rows with the same id are votes."""
+"""Load labels, samples, and groups from labelled files. Rows with the same id are counted as votes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,14 +29,14 @@ from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledSet:
-    """The labels of a file by sample id.
+    """The labels in a file, keyed by sample id.
 
     Attributes:
-        samples: in file order; empty for a file with only labels.
-        labels: with scores on the file's scale.
+        samples: in file order; empty if the file contains only labels.
+        labels: the scores are on the file's scale.
         groups: group name (`category`, `kind`, `vice`) -> id -> value.
-        voted: ids with labels in several rows.
-        split: votes for ids without a majority, which have no label.
+        voted: number of ids with labels in several rows.
+        split: votes for ids that have no label because there is no majority.
     """
 
     samples: Mapping[str, Sample]
@@ -49,22 +49,22 @@ class LabelledSet:
     split: Mapping[str, tuple[Winner, ...]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """Return notes on similar model names and on labels in several rows."""
+        """Return notes about similar model names and about ids with several labels."""
         names = similar_names_notes(name for sample in self.samples.values() for name in sample.answer_models)
         if not self.voted:
             return names
         ids = "1 id has" if self.voted == 1 else f"{self.voted:,} ids have"
-        split = f"; {len(self.split):,} without a majority have no label" if self.split else ""
-        return [*names, f"{ids} labels in several rows; the majority is the label{split}."]
+        split = f"; {len(self.split):,} with no majority have no label" if self.split else ""
+        return [*names, f"{ids} labels in several rows; the majority vote is used{split}."]
 
 
 def read_labels(
     path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read a file's labels, and its samples if it has them; see `read_labelled_set`.
+    """Read a file's labels and, if it contains them, samples; see `read_labelled_set`.
 
     Raises:
-        InputError: no row has a label.
+        InputError: no row has a usable label.
     """
     labelled, stream = _read(path, with_reference, on_reject, reading)
     if not labelled.labels and not labelled.split:
@@ -75,12 +75,13 @@ def read_labels(
 def read_labelled_set(
     path: str, *, with_reference: bool = False, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read labelled samples in any known format, or rows with an id and a label.
+    """Read labelled samples in any supported format, or rows with an id and a label.
 
-    `with_reference` reads the label made with a reference (`score_w_reference`, `text_w_reference`).
+    `with_reference` selects the labels made with a reference (`score_w_reference`, `text_w_reference`).
 
     Raises:
-        InputError: no row is usable, rows with the same id have different texts, or a label contradicts the code.
+        InputError: there are no usable rows, rows with the same id have different texts, or a label contradicts the
+            code.
     """
     return _read(path, with_reference, on_reject, reading)[0]
 
@@ -90,7 +91,7 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
     stream = SampleStream([path], on_reject=use.reject, label_rows=True, reading=reading, repeats="votes")
     samples: Shelf[Sample] = Shelf()
     labels: dict[str, Label] = {}
-    votes: dict[str, list[Label]] = {}  # of ids with several labels
+    votes: dict[str, list[Label]] = {}  # for ids with several labels
     unlabelled = 0
     for row, sample, (label,) in stream.labelled(use, with_reference):
         first = samples.get(sample.id)
@@ -125,7 +126,6 @@ def _read(path: str, with_reference: bool, on_reject: OnReject, reading: Reading
 def _as_in_first_row(
     row: Row, sample: Sample, first: Sample | None, label: Label | None
 ) -> tuple[Label | None, Sample]:
-    """Return the label in the answer order of the first row with this id, and that row's sample."""
     if first is None or not sample.answers:
         return label, first or sample
     if not first.answers:
@@ -137,16 +137,16 @@ def _as_in_first_row(
     if part != REORDERED or len(set(own.answers)) < len(own.answers):
         name = json.dumps(sample.id, ensure_ascii=False)
         finding = f"{part} differs from an earlier row with id {name}"
-        raise row.error(f"{finding}; rows with one id are votes on the same texts, so use different ids")
+        raise row.error(f"{finding}; rows with the same id must be votes on the same texts; use different ids")
     order = tuple(own.answers.index(answer) for answer in hashes.answers)
     return None if label is None else reordered_label(label, sample, order), first
 
 
 def majority_label(labels: Sequence[Label]) -> Label:
-    """Return the label of several rows on one sample; each row is a vote.
+    """Combine the labels of one sample; each label is a vote.
 
-    The winner needs more than half of the votes. Scores and preference are means; they are dropped if some label has
-    none or if they contradict the winner.
+    The winner must have more than half of the votes. Scores and preferences are averaged; they are dropped if any label
+    lacks them or if they contradict the winner.
     """
     votes = tuple(label.winner for label in labels if label.winner is not None)
     winner = majority(votes)
@@ -172,15 +172,15 @@ def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> In
         return error
     expected = "score_w_reference or text_w_reference" if with_reference else "label"
     label_fields = stream.source.fields.get("label")
-    read_as = f"with labels in {label_fields}" if label_fields else "which has no label field"
-    finding = f"none of {stream.read} rows has a usable {expected}"
-    return InputError(f"{path}: {finding}; it was read as {stream.source.name}, {read_as}")
+    read_as = f"with labels in {label_fields}" if label_fields else "a format with no label field"
+    finding = f"none of the {stream.read} rows has a usable {expected}"
+    return InputError(f"{path}: {finding}; the file was recognised as {stream.source.name}, {read_as}")
 
 
 def read_labelled(
     path: str, *, source: str, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
 ) -> Iterator[LabelledPair]:
-    """Yield the pairs of a labelled file; `source` names the file in training rows."""
+    """Yield the pairs in a labelled file; `source` is the file's name in training rows."""
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
     stream = SampleStream([path], on_reject=use.reject, answers=(2, 2), reading=reading)
     for _, sample, (plain, referenced) in stream.labelled(use, False, True):
@@ -190,12 +190,12 @@ def read_labelled(
 
 
 def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
-    """Return the groups of samples: category, and `kind` and `vices` from the metadata.
+    """Group samples by category and by `kind` and `vices` in the metadata.
 
-    The vices of two answers form one group in either order, such as `blunt / wordy`.
+    The vices of two answers are combined into one group, regardless of order, such as `blunt / wordy`.
     """
     groups: dict[str, dict[str, str]] = {}
-    known: dict[str, str] = {}  # one string per value, not per sample
+    known: dict[str, str] = {}  # share one string object per value
     for key, sample in samples.items():
         kind, vices = sample.metadata.get("kind"), sample.metadata.get("vices")
         values = {"category": sample.category or None, "kind": None if kind is None else str(kind)}
@@ -208,7 +208,7 @@ def groups_of(samples: Mapping[str, Sample]) -> dict[str, dict[str, str]]:
 
 
 class Turned(Mapping[str, Sample]):
-    """Samples, some reordered on look-up; for `orders` see `judged_orders`."""
+    """A mapping of samples that are reordered on look-up; for `orders`, see `judged_orders`."""
 
     def __init__(self, samples: Mapping[str, Sample], orders: Mapping[str, tuple[int, ...]]) -> None:
         self._samples, self._orders = samples, orders
@@ -258,7 +258,7 @@ def match_labels_of_runs(
 
 
 def hashes_in_row(row: Row) -> TextHashes | None:
-    """Hash the texts of a result row; None if it has none."""
+    """Hash the texts in a result row, or return None if there are no texts."""
     with suppress(InputError):
         source = recognise(row, label_rows=True)
         sample = None if source.sample is None else source.sample(row)

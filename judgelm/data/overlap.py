@@ -1,8 +1,8 @@
-"""Overlap of test files with training files.
+"""Measure the overlap of test files with training files.
 
-Each distinct test question counts once: as **exact** (equal after normalisation), else **near** (similar word pairs,
-from 10 words on), else **passage** (a shared run of words, 13 by default; Brown et al. 2020, appendix C). Answers with
-10 words or more are compared by word triples and without passages.
+Each distinct test question is counted once: as **exact** (equal after normalisation), else **near** (similar word
+pairs; at least 10 words), else **passage** (a shared sequence of words, 13 by default; Brown et al. 2020, appendix C).
+Answers with at least 10 words are compared by word triples, without passages.
 """
 
 from collections import Counter
@@ -26,10 +26,7 @@ _QUESTION_FIELDS = ("question", "prompt", "instruction", "turns", "text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapExample:
-    """A test text and its counterpart: `of` is the id of the training row, or the shared passage.
-
-    `similarity` is 1 if exact, the estimate if near, and None for a passage.
-    """
+    """A test text and its counterpart: `of` is the id of the training row, or the shared passage."""
 
     part: Literal["question", "answer"]
     kind: OverlapKind
@@ -40,7 +37,7 @@ class OverlapExample:
 
 @dataclass(slots=True, kw_only=True)
 class Overlap:
-    """The overlap of one test file in distinct questions, distinct answers, and rows."""
+    """The overlap of a test file, counted in distinct questions, distinct answers, and rows."""
 
     path: str
     rows: int = 0
@@ -61,8 +58,8 @@ class Overlap:
 class IndexedTexts:
     """The indexed questions and answers of a file.
 
-    `threshold` is the similarity in [0.7, 1] from which texts are near copies; `words` is the length of a shared
-    passage, where 0 disables passages.
+    `threshold` is the minimum similarity of near duplicates, in [0.7, 1]; `words` is the length of a shared passage (0
+    disables passages).
     """
 
     def __init__(self, path: str, *, threshold: float = 0.7, words: int = 13) -> None:
@@ -79,7 +76,7 @@ class IndexedTexts:
                 self._answers.add(name, answer)
 
     def check(self, path: str, *, examples: int = 3) -> Overlap:
-        """Look up all texts of a test file, keeping a few examples of each part and kind."""
+        """Look up all texts in a test file, keeping up to `examples` examples per part and kind."""
         result = Overlap(path=path)
         known: dict[tuple[str, str], bool] = {}
         for _, question, answers in _texts(path, result):
@@ -98,7 +95,7 @@ class IndexedTexts:
         return result
 
     def find_question(self, question: str) -> OverlapExample | None:
-        """Return an indexed question that is equal, similar, or shares a passage; else None."""
+        """Return an indexed question that is equal or similar or shares a passage, or None."""
         copy = _example("question", question, self._questions.find(question))
         if copy is not None:
             return copy
@@ -124,14 +121,14 @@ class IndexedTexts:
 
 
 class ExcludedQuestions:
-    """Questions of test files that training pairs must not ask."""
+    """Test questions that must not occur in training pairs."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._files = [(path, IndexedTexts(path)) for path in paths]
         self._results: dict[str, str] = {}
 
     def find(self, question: str) -> str:
-        """Return the file and kind of overlap, such as `test.jsonl: exact 17`; empty if no file asks the question."""
+        """Return the file and kind of overlap, such as `test.jsonl: exact 17`, or an empty string if there is none."""
         if question not in self._results:
             copies = ((path, texts.find_question(question)) for path, texts in self._files)
             copy = next(((path, copy) for path, copy in copies if copy is not None), None)
@@ -165,7 +162,7 @@ def _texts(path: str, counts: Overlap) -> Iterator[tuple[str, str, tuple[str, ..
         if not questions:
             _reject(counts)
     if not usable:
-        raise InputError(f"{path}: none of its rows has a question; expected one of {', '.join(_QUESTION_FIELDS)}")
+        raise InputError(f"{path}: none of the rows contains a question; expected one of {', '.join(_QUESTION_FIELDS)}")
 
 
 def _reject(counts: Overlap) -> None:

@@ -1,4 +1,4 @@
-"""Samples and labels as plain rows."""
+"""Convert samples and labels to plain rows."""
 
 import math
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from judgelm.records import Label, Sample
 
 
 def json_scores(scores: tuple[float, ...]) -> list[float]:
-    """Return scores for JSON: whole numbers as integers."""
+    """Convert scores to JSON, with whole numbers as integers."""
     return [int(score) if score.is_integer() else score for score in scores]
 
 
 def plain_row(sample: Sample, label: Label | None = None) -> dict[str, object]:
-    """Return a sample and its label as a plain row, without empty fields."""
+    """Convert a sample and its label to a plain row; empty fields are omitted."""
     row: dict[str, object] = {"id": sample.id, "question": sample.question}
     if len(sample.answers) == 2:
         row |= {"answer_1": sample.answers[0], "answer_2": sample.answers[1]}

@@ -1,4 +1,4 @@
-"""Samples for runs and training, with checked rows, unique ids, and resolved references."""
+"""Load samples for runs and training: validate rows, make ids unique, and resolve references."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def _fields(source: Source) -> set[str]:
 
 
 def _pattern(name: str) -> str | None:
-    """Return `answer{}_body` for `answer1_body`, `response_{}` for `response_a`, None for other fields."""
+    """Return `answer{}_body` for `answer1_body`, `response_{}` for `response_a`, and None for unnumbered fields."""
     match = _NUMBERED_NEED.fullmatch(name)
     return None if match is None else f"{match[1]}{{}}{match[2] or ''}"
 
@@ -49,25 +49,25 @@ def _numbered(source: Source) -> list[str]:
 KNOWN_FIELDS = frozenset(
     {"winner_tie", "votes", "reason", "turn", "system"}.union(*map(_fields, (*SOURCES.values(), LABELS, PAIR_LABELS)))
 )
-"""Fields of all layouts. Input columns may differ from them in case and surrounding spaces."""
+"""The fields of all layouts; case and surrounding spaces are ignored when matching input columns."""
 
 Repeats = Literal["reject", "skip", "votes"]
-"""Treatment of a row with a repeated id: `reject` it, `skip` it (rows without an id in single-vote formats), or
-yield it again as one of several `votes`.
+"""How to treat a row with a repeated id: `reject` it, `skip` it (only rows without an id in single-vote formats), or
+yield it as an additional vote (`votes`).
 """
 
 
 def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
-    """Return True if the number of answers is within the minimum and maximum."""
+    """Return True if `count` is within the minimum and maximum number of answers."""
     fewest, most = answers
     return fewest <= count and (most is None or count <= most)
 
 
 def count_range_text(answers: tuple[int, int | None]) -> str:
-    """Return `2 answers`, `1 answer`, `2 answers or more` or `1 to 3 answers`."""
+    """Return `2 answers`, `1 answer`, `at least 2 answers` or `1 to 3 answers`."""
     fewest, most = answers
     if most is None:
-        return f"{fewest} answers or more"
+        return f"at least {fewest} answers"
     if fewest != most:
         return f"{fewest} to {most} answers"
     return "1 answer" if fewest == 1 else f"{fewest} answers"
@@ -75,13 +75,13 @@ def count_range_text(answers: tuple[int, int | None]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The user's column names, label code, and sheet for a file.
+    """User options for reading a file.
 
     Attributes:
         columns: field -> column.
-        label_code: None uses the layout's code.
-        sheet: name or number (from 1).
-        as_authors: read labels from a review's `text` with the original JudgeLM parser.
+        label_code: overrides the layout's code.
+        sheet: name or 1-based number.
+        as_authors: parse labels from a review's `text` with the original JudgeLM parser.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -101,37 +101,37 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
         if not equals or not known or not own:
             raise ConfigError(f"--column {option}: expected NAME=COLUMN, such as question=prompt")
         if known in columns or own in columns.values():
-            raise ConfigError(f"--column {option}: {known} or {own} is named twice; name each once")
+            raise ConfigError(f"--column {option}: {known} or {own} is used twice; use each name once")
         columns[known] = own
     return columns
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class SampleStream:
-    """Samples from inputs (or two joined AlpacaEval output files), read lazily and only once.
+    """Stream samples from input files, or from two AlpacaEval output files joined by instruction. Iterate only once.
 
-    The constructor recognises the format and reads up to the first good row; later files must have the same format. A
-    row with a repeated id is rejected unless `repeats` says otherwise. Rows without an id are named by a hash of their
-    content, with the suffix `-2`, `-3`, ... for repeated content (except in single-vote layouts).
+    The constructor detects the format from the first usable row; all files must have the same format. Rows with
+    repeated ids are rejected by default (see `repeats`). If a row has no id, its id is a hash of its content; repeated
+    content gets the suffix `-2`, `-3`, ... (except in single-vote layouts).
 
     Args:
-        paths: inputs, as for `read_rows`.
-        on_reject: by default the first unusable row raises an error.
-        references: file that maps ids to references; overrides those in the rows.
-        label_rows: accept rows with only a label; their samples have no answers.
-        answers: minimum and maximum number of answers (None: no maximum).
-        check: raises an InputError for unusable samples.
-        once: the input is read only once, so streams need no copy on disk.
+        paths: inputs, in the same form as for `read_rows`.
+        on_reject: called for each unusable row; by default it raises an error.
+        references: file of references, keyed by id; overrides the references in the rows.
+        label_rows: accept rows that contain only a label; their samples have no answers.
+        answers: minimum and maximum number of answers, where None means no maximum.
+        check: called for each sample; raise an InputError to reject it.
+        once: the input is read only once, so streams are not copied to disk.
 
     Attributes:
-        source: the recognised layout, with the fields found.
-        read: rows so far, including rejects.
-        repeated: repeated pairs without an id skipped so far.
-        coerced: cells converted to text (PandaLM only).
+        source: the detected layout, limited to the fields in the first row.
+        read: number of rows read so far, including rejects.
+        repeated: number of repeated pairs without an id that were skipped so far.
+        coerced: number of cells converted to text (PandaLM only).
 
     Raises:
         InputError: a file cannot be read or is given twice, or its fields are not recognised.
-        ConfigError: there is no path, or `references` is given but `reference` is `ignore`.
+        ConfigError: `paths` is empty, or `references` is set and `reference` is `ignore`.
     """
 
     paths: Sequence[str] = field(kw_only=False)
@@ -163,9 +163,11 @@ class SampleStream:
 
     def __post_init__(self) -> None:
         if not self.paths:
-            raise ConfigError("no input; give a file, a folder, or - for standard input")
+            raise ConfigError("no input; pass a file, a folder, or - for standard input")
         if self.references is not None and self.reference == "ignore":
-            raise ConfigError(f"references {self.references} conflict with reference ignore; remove one of them")
+            raise ConfigError(
+                f"references {self.references}: cannot be combined with reference ignore; remove one of them"
+            )
         self._known_references = {} if self.references is None else read_references(self.references)
         self._rows = self._open()
         self._first = self._first_row()
@@ -189,7 +191,7 @@ class SampleStream:
                 return row
             self._refuse(row)
         first = self._refused.message if self._refused else "none"
-        raise InputError(f"{', '.join(self.paths)}: none of {self.read} rows is usable; first reject: {first}")
+        raise InputError(f"{', '.join(self.paths)}: none of the {self.read} rows is usable; first reject: {first}")
 
     def _refuse(self, reject: Reject) -> None:
         self._refused = self._refused or reject
@@ -234,13 +236,13 @@ class SampleStream:
         self._decoder.finish()
 
     def labels(self, row: Row, *with_reference: bool) -> list[Label | None]:
-        """Return the labels of a row, one for each entry of `with_reference`."""
+        """Return the labels of a row, one per value in `with_reference`."""
         try:
             decoded = self._decoder.decode(self.source.votes(row))
         except LabelCodeError:
             for other in self._rows:
                 if isinstance(other, Row):
-                    with suppress(InputError):  # the task's votes cannot be read
+                    with suppress(InputError):  # the task's votes cannot be parsed
                         self._decoder.count(self.source.votes(other))
             raise self._decoder.error() from None
         return [self._label(decoded, shown) for shown in with_reference]
@@ -251,16 +253,16 @@ class SampleStream:
         if not (self.reading.as_authors and reviewed):
             return self.source.label(row, with_reference)
         scores = parse_pair_original(str(text))
-        if isinstance(scores, Unparsed) or -1 in scores.values:  # the authors' evaluation excludes these
+        if isinstance(scores, Unparsed) or -1 in scores.values:  # excluded from the authors' evaluation
             return None
         return Label(sample_id="", winner=winner_of((scores.values[0], scores.values[1])), scores=scores.values)
 
     def unread_label(self) -> LabelCodeError | None:
-        """Return the error for a label field without winners, if any."""
+        """Return the error if no value of a label field is a winner, else None."""
         return self._decoder.unread()
 
     def labelled(self, use: FileUse, *with_reference: bool) -> Iterator[tuple[Row, Sample, list[Label | None]]]:
-        """Yield rows with their samples and labels; rows whose label cannot be read are rejected."""
+        """Yield rows with their samples and labels, rejecting rows whose labels cannot be parsed."""
         for row, sample in self.pairs():
             try:
                 labels = self.labels(row, *with_reference)
@@ -287,14 +289,14 @@ class SampleStream:
         self._file = row.file
         source = recognise(row, label_rows=self.label_rows)
         if source.name != self.source.name:
-            finding = f"this file has format {source.name}, but {self._first.file} has {self.source.name}"
-            raise row.error(f"{finding}; give files of one format at a time")
+            finding = f"this file is in {source.name} format, but {self._first.file} is in {self.source.name} format"
+            raise row.error(f"{finding}; process files of different formats separately")
 
     def _sample(self, row: Row) -> Sample | None:
         assert self.source.sample is not None
         sample = self.source.sample(row)
         if sample.answers and not sample.images and not sample.question.strip():
-            raise row.error("the question is empty; fill it in (merged cells keep their text only in the first row)")
+            raise row.error("the question is empty; fill it in (in merged cells, only the first row has the text)")
         for pattern in self._patterns:
             if pattern.format(1) in row.data or pattern.format("a") in row.data:
                 row.refuse_left_over(pattern, max(2, len(sample.answers)))
@@ -303,8 +305,8 @@ class SampleStream:
                 raise row.field_error(f"answer_{index}", "differs from the text in answers; remove one of them")
         if self.answers is not None and not allows_count(len(sample.answers), self.answers):
             finding = f"expected {count_range_text(self.answers)}, got {len(sample.answers)}"
-            raise row.error(f"{finding}; `judgelm judges modes` lists the number of answers for each --mode")
-        # Hashes take about 80 MB per million ids, half of what the ids take. If two ids ever share a 64-bit hash, the
+            raise row.error(f"{finding}; run `judgelm judges modes` to see the number of answers for each --mode")
+        # A million hashes take about 80 MB, half as much as the ids themselves. If two ids share a 64-bit hash, the
         # later row is rejected or gets "-2", so no row is lost silently.
         id_hash = hash(sample.id)
         if id_hash in self._seen:
@@ -335,11 +337,11 @@ class SampleStream:
             return None
         if row.id() is not None:
             name = json.dumps(sample.id, ensure_ascii=False)
-            raise row.error(f"id {name} appeared before in this input; ids must be unique")
+            raise row.error(f"id {name} appears more than once in the input; ids must be unique")
         if self.source.single_votes:
             if self.repeats == "skip":
                 return None
-            raise row.error("this pair appeared before in this input; keep one row with one label")
+            raise row.error("this pair appears more than once in the input; keep one row with one label")
         count = self._copies.get(sample.id, 1) + 1
         self._copies[sample.id] = count
         repeated = replace(sample, id=f"{sample.id}-{count}")
@@ -348,8 +350,8 @@ class SampleStream:
 
 
 def no_common_id(path: str, read: int) -> InputError:
-    """Return the error for a file that has none of the input's ids."""
-    return InputError(f"{path}: has none of the input's {read:,} ids; give the matching file")
+    """Return the error for a file that does not contain any of the input's ids."""
+    return InputError(f"{path}: contains none of the {read:,} ids in the input; pass the matching file")
 
 
 def read_references(path: str) -> dict[str, str]:
@@ -359,9 +361,9 @@ def read_references(path: str) -> dict[str, str]:
     def read(row: Row) -> tuple[str, str | None]:
         name = row.id(("question_id", "id", "idx", "review_id"))
         if name is None or "reference" not in row.data:
-            raise row.error("a reference row needs question_id (or id) and reference")
+            raise row.error("a reference row must contain question_id (or id) and reference")
         if name in references:
-            raise row.error(f"id {json.dumps(name)} appeared before in this file; keep one reference per id")
+            raise row.error(f"id {json.dumps(name)} appears more than once in this file; keep one reference per id")
         return name, row.reference()
 
     for name, text in read_converted(path, read, expected="question_id (or id) and reference"):

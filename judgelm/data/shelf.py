@@ -1,4 +1,4 @@
-"""A mapping whose values are stored in a temporary file."""
+"""A mapping that stores its values in a temporary file."""
 
 import pickle
 import tempfile
@@ -10,11 +10,11 @@ _IN_MEMORY_BYTES = 32 << 20
 
 
 class Shelf(MutableMapping[str, Value]):
-    """Values by id in insertion order, with up to 32 MiB in memory. Store changed values again."""
+    """Maps ids to values, in insertion order. Uses up to 32 MiB of memory. Reassign values after changing them."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
-        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - open as long as the shelf exists
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - open as long as the shelf
         self._end = 0
 
     def __getitem__(self, key: str) -> Value:

@@ -1,4 +1,4 @@
-"""Seeded samples of a file's rows, drawn by a hash of id and seed, so that larger samples contain smaller ones.
+"""Draw seeded samples of a file's rows by a hash of id and seed, so that larger samples contain the smaller ones.
 
 Source: Self-Reference and SSR-Judge (100 questions per MMLU-Pro category); QA-Judge, section 3 (about 1,000 questions
 per data set).
@@ -19,7 +19,7 @@ _WHOLE_FILE = "the whole file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subset:
-    """The drawn rows and, by field value, the number of rows drawn and in the file."""
+    """The rows drawn and, per field value, the numbers of rows drawn and available."""
 
     rows: tuple[Mapping[str, object], ...]
     counts: Mapping[str, tuple[int, int]]
@@ -28,9 +28,9 @@ class Subset:
 def draw_subset(
     path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
 ) -> Subset:
-    """Draw at most `size` rows per value of a row or `metadata` field; None draws from the whole file."""
+    """Draw up to `size` rows per value of `field` (in the row or its `metadata`), or from the whole file if None."""
     if size < 1:
-        raise ConfigError(f"size {size}: must be 1 or more")
+        raise ConfigError(f"size {size}: must be at least 1")
     read = unique(lambda row: (_id(row), row), lambda named: named[0])
     rows = list(read_converted(path, read, expected="an id", on_reject=on_reject))
     groups: dict[str, list[str]] = defaultdict(list)
@@ -44,7 +44,7 @@ def draw_subset(
 def _id(row: Row) -> str:
     name = row.id(("id", "question_id", "_id", "idx"))
     if name is None:
-        raise row.error("no id; rows are drawn by id, so add one to each row")
+        raise row.error("no id; add an id to each row, because rows are drawn by id")
     if problem := bytes_in(row.data):
         raise row.error(problem)
     return name
@@ -54,7 +54,9 @@ def _value(row: Row, field: str) -> str:
     metadata = row.data.get("metadata")
     value = row.data.get(field, metadata.get(field) if isinstance(metadata, dict) else None)
     if value is None:
-        raise InputError(f"{row.file}:{row.line}: no field {field!r} in the row or its metadata; choose another --per")
+        raise InputError(
+            f"{row.file}:{row.line}: field {field!r} not found in the row or its metadata; choose a different --per"
+        )
     return str(value)
 
 

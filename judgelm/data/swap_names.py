@@ -1,8 +1,9 @@
-"""Swap the answer names in a judgment's text when the answers are shown in another order.
+"""Swap the answer names in a judgment's text when the answers are shown in a different order.
 
-"Assistant 1 and 2 receive 8 and 6, respectively" becomes "Assistant 2 and 1 receive 8 and 6, respectively". A second
-swap restores the text. Quotations of an answer are not changed. If it is unclear whether a word names an answer, the
-result is `Ambiguous`. Only English is supported, and quotations need quotation marks. Score lines are not read.
+"Assistant 1 and 2 receive 8 and 6, respectively" becomes "Assistant 2 and 1 receive 8 and 6, respectively". Swapping
+again restores the text. Text quoted from an answer is not changed. If it is unclear whether a word refers to an answer,
+the result is `Ambiguous`. Only English is supported; quotations must be in quotation marks. Score lines are not
+handled.
 
 Source: JudgeLM, section 5.1 and Figure 15 (swap augmentation), which replaces only two literals.
 """
@@ -15,7 +16,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 OnAmbiguous = Literal["keep", "drop_reason"]
-"""For a pair with an ambiguous reason: keep the pair unswapped, or swap it without the reason."""
+"""If a reason is ambiguous, keep the pair unswapped, or swap the pair and drop the reason."""
 
 AmbiguityCode = Literal[
     "bare_name",
@@ -36,12 +37,12 @@ _AROUND = 30
 _REACH = 64
 _MAX_JOIN = 12
 _MAX_SENTENCE = 500
-_MAX_NAME_WORDS = 3  # a quotation of up to this many words may be just a name
+_MAX_NAME_WORDS = 3  # a quotation of up to this many words may be only a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwappedText:
-    """The text for the new order and the number of names in it."""
+    """The text for the new order, and the number of names that it contains."""
 
     text: str
     mentions: int
@@ -49,19 +50,20 @@ class SwappedText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ambiguous:
-    """A text whose names cannot be resolved; `excerpt` shows the unclear words in context."""
+    """A text with unresolvable names; `excerpt` shows the unclear words in context."""
 
     code: AmbiguityCode
     excerpt: str
 
 
 def swap_names(text: str, order: tuple[int, ...], answers: Sequence[str] = ()) -> SwappedText | Ambiguous:
-    """Swap the names in a judgment's text to match another order of the answers.
+    """Swap the names in a judgment's text to match a different order of the answers.
 
     Args:
         text: the reason, without its score line.
-        order: `order[i]` is the old position, from 0, of the answer now at position i; `(1, 0)` swaps a pair.
-        answers: quotable strings: answers, question, and reference. Other quotations with a name are ambiguous.
+        order: `order[i]` is the old 0-based position of the answer that is now at position i; `(1, 0)` swaps a pair.
+        answers: texts that may be quoted: answers, question, and reference. Other quotations that contain a name are
+            ambiguous.
 
     Raises:
         ValueError: `order` is not a permutation of two to nine positions.
@@ -94,16 +96,16 @@ _LETTERS = "ABCDEFGHI"
 _NTH = _words("1st 2nd 3rd 4th 5th 6th 7th 8th 9th")
 _PLACEMENTS = _words("above below left right previous preceding next last earlier later")
 
-# Nouns, by how likely they name a judged answer when a number follows.
+# Nouns, sorted by how likely they are to refer to a judged answer when followed by a number.
 _ASSISTANTS = _words("assistant chatbot bot")
 _ANSWERS = _words("answer response reply")
-# Questions may also be about these. They name an answer unless an answer contains the same words ("Model A").
+# Questions may also be about these. They refer to an answer unless an answer contains the same words ("Model A").
 _LIKELY = _words("ai agent candidate completion contestant llm model output solution submission")
-# With a number, these are usually part of an answer but may also be a synonym for it.
+# With a number, these are usually a part of an answer but may also be a synonym for it.
 _UNSURE = _words("choice code email essay option poem program review story summary system version")
 _UNSURE_ORDINAL = (*_LIKELY, *_UNSURE, "approach", "example", "explanation", "text", "translation")
 _NAMING = (*_ASSISTANTS, *_ANSWERS, *_LIKELY, *_UNSURE)
-# Before a lower-case noun, these may turn "the answer 2" into a value and "to answer 2 questions" into a verb.
+# Before a lower-case noun, these can make "the answer 2" a value, and "to answer 2 questions" a verb.
 _VALUED = _words(
     "the an its their his her this that correct incorrect final right wrong numerical expected is to not should must "
     "could can cannot will would did does only then it they you we fully"
@@ -133,7 +135,7 @@ _POSITIONS: dict[str, int] = {
     for word in (low, low.lower(), low.capitalize(), low.upper())
 }
 
-# Numbers and letters. The empty named group at the end of the match gives the form.
+# Numbers and letters. The empty named group at the end of the match indicates the form.
 _NUMBERED = re.compile(
     r"""[0-9A-I](?:
         (?P<letter>(?<=[A-I])(?<!\w.)(?!\w))
@@ -161,7 +163,7 @@ _WORDS = _word_patterns()
 
 
 def _candidates(text: str) -> list[re.Match[str]]:
-    """Return all words that may name an answer. One pattern per word is several times faster than a joint one."""
+    """One pattern per word is faster than a single combined pattern."""
     low = text.lower()
     matches = list(_NUMBERED.finditer(text))
     for word, pattern in _WORDS.items():
@@ -193,8 +195,6 @@ _LAST_LETTERS = re.compile(r"[A-Za-z]+$")
 
 
 class _NounBefore(NamedTuple):
-    """The singular lower-case noun before a number; `lead` is the word before it, `gap` the text after it."""
-
     noun: str
     lead: str
     gap: str
@@ -223,11 +223,11 @@ _JOIN = re.compile(
     r"(?:[ \t]*(?P<comma>,)[ \t]*|(?:[ \t]*,)?[ \t]++(?:and|or|nor|vs\.?|versus)[ \t]+|[ \t]*[&/<>][ \t]*)[*_(\[\#]*"
 )
 _LIST_GOES_ON = re.compile(r"[*_)\]]*(?:,|,?[ \t]+(?:and|or))[ \t]+[*_(\[\#]*(?:[0-9]+\b|[A-I]\b|[a-i]\))")
-# Turns the last number of "Assistant 1 and 2" into a count.
+# If one of these follows, the last number in "Assistant 1 and 2" is a count.
 _COUNTED = re.compile(
     r"[ \t]+(?:other|more|further|additional|extra|of|out|different|examples|points|reasons|steps|tips)\b"
 )
-# Turns the number after a noun into a value or a quantity: "1/10", "2%", "1 out of".
+# If one of these follows, the number after a noun is a value or a quantity: "1/10", "2%", "1 out of".
 _QUANTITY = re.compile(r"/[0-9]{2}|/[3-9]|%|°|[ \t]*[+^×][ \t]*\w|[ \t]+(?:out of|points?\b|percent)")
 
 _ORDINAL = rf"(?:{_any(ORDINALS)}|[1-9](?:st|nd|rd|th))"
@@ -239,7 +239,7 @@ _NOUN_AFTER = re.compile(
     rf"(?:(?P<assistant>{_nouns(_ASSISTANTS)})|(?P<answer>{_nouns(_ANSWERS)})|(?P<one>one)|{_nouns(_UNSURE_ORDINAL)})(?:e?s)?\b",
     re.I,
 )
-# "the first answer given by Assistant 2": an owner follows the noun.
+# "the first answer given by Assistant 2": the noun is followed by an owner.
 _OWNED_AFTER = re.compile(rf"\s+(?:(?:given|provided)\s+)?(?:by|from|of|in)\s+(?:the\s+)?{_nouns(_NAMING)}", re.I)
 _THE = re.compile(rf"(?<![a-z])(?:the|both|between|{_ORDINAL}[*_]*(?:\s+(?:and|or)|/|,))\s*[*_\"“'‘]*$", re.I)
 # "a second answer", "its first answer" may be one of many within an answer.
@@ -376,9 +376,9 @@ class _NameReader:
         return "plain" if self._before(_OWNED_BEFORE, match) else "unnamed_ordinal"
 
     def _side(self, match: re.Match[str]) -> _Reading:
-        """Read "former" and "latter". They stay because the names they refer to are swapped in place.
+        """Classify "former" and "latter". They are not changed, because the names before them are swapped in place.
 
-        Without two preceding names, "the latter answer" is the one shown last.
+        If fewer than two names precede, "the latter answer" means the answer that is shown last.
         """
         if len({_position_of(name) for name in self.names}) > 1:
             return "plain"
@@ -437,11 +437,11 @@ _EDGE = " .,;:!?-…"
 
 
 def find_quotes(text: str) -> list[re.Match[str]]:
-    """Return all quotations in order; nested quotations belong to the outer one."""
+    """Return all outermost quotations in order."""
     if not _OPENING.search(text):
         return []
     closed = text.rfind("”") + 1
-    searched = text[:closed] + text[closed:].replace("“", "«")  # skip the futile search for the end of unclosed quotes
+    searched = text[:closed] + text[closed:].replace("“", "«")  # do not search for the end of unclosed quotes again
     return list(_QUOTED.finditer(searched))
 
 
@@ -464,7 +464,6 @@ _SCORE_DRESS = " \t*_()[].#>"
 def _unnamed_scores(
     text: str, numbers: Sequence[re.Match[str]], names: Sequence[re.Match[str]]
 ) -> tuple[int, int] | None:
-    """Return the span of the first two different scores in a sentence that names fewer than two answers."""
     denominator = [match[0] == "10" and text[match.start() - 1] == "/" for match in numbers]
     scores = [number for number, below in zip(numbers, denominator, strict=True) if not below]
     pairs = [

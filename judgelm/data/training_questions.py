@@ -1,7 +1,8 @@
-"""Hashes of a judge's training questions, so that an evaluation can detect them.
+"""Hash a judge's training questions so that they can be detected in evaluations.
 
-`training_questions.sha` next to the judge's card has one line of 16 hex digits per distinct question: the xxh3-64 hash
-of its normalised text. A chance match of any of a thousand questions with a million hashes has probability 5e-11.
+`training_questions.sha`, next to the judge's card, contains one line per distinct question: the xxh3-64 hash of its
+normalised text, in 16 hex digits. The probability that any of 1,000 questions matches one of a million hashes by chance
+is 5e-11.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -20,7 +21,7 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenQuestions:
-    """The questions and pairs of an evaluation that are in the judge's training set."""
+    """The number of questions and pairs in an evaluation that are also in the judge's training set."""
 
     questions: int
     pairs: int
@@ -32,7 +33,7 @@ class SeenQuestions:
         if not self.questions_in_training:
             return sentence
         pairs = f"{self.pairs_in_training:,} of {self.pairs:,} pairs"
-        return f"warning: {sentence} ({pairs}), so the judge may know their verdicts; evaluate without them"
+        return f"warning: {sentence} ({pairs}); exclude them, because the judge may have memorised their verdicts"
 
 
 def question_hash(question: str) -> str:
@@ -41,7 +42,7 @@ def question_hash(question: str) -> str:
 
 
 def hashes_of_files(paths: Iterable[str]) -> set[str]:
-    """Hash all questions of training files; unusable rows are skipped."""
+    """Hash all questions in training files, skipping unusable rows."""
     return {
         question_hash(sample.question)
         for path in paths
@@ -50,7 +51,7 @@ def hashes_of_files(paths: Iterable[str]) -> set[str]:
 
 
 def seen_questions(questions: Sequence[str], hashes: Set[str]) -> SeenQuestions:
-    """Count the questions of an evaluation (one per pair) that are in a training set."""
+    """Count how many of an evaluation's questions (one per pair) are in a training set."""
     of_pairs = [question_hash(question) for question in questions]
     return SeenQuestions(
         questions=len(set(of_pairs)),
@@ -61,7 +62,7 @@ def seen_questions(questions: Sequence[str], hashes: Set[str]) -> SeenQuestions:
 
 
 def write_hashes(folder: str | Path, hashes: set[str]) -> None:
-    """Write the hashes into the judge's folder."""
+    """Write the hashes to the judge's folder."""
     path = Path(folder) / QUESTIONS_NAME
     try:
         path.write_text("".join(f"{value}\n" for value in sorted(hashes)), encoding="ascii")
@@ -70,7 +71,7 @@ def write_hashes(folder: str | Path, hashes: set[str]) -> None:
 
 
 def read_hashes(folder: str | Path) -> set[str] | None:
-    """Read the hashes in a judge's folder, or None if there is no file.
+    """Read the hashes from a judge's folder, or return None if there is no file.
 
     Raises:
         InputError: the file is damaged.
@@ -85,5 +86,5 @@ def read_hashes(folder: str | Path) -> set[str] | None:
     wrong = next((line for line in lines if len(line) != _DIGITS or not set(line) <= set("0123456789abcdef")), None)
     if wrong is not None:
         finding = f"expected {_DIGITS} hexadecimal digits per line, got {wrong[:40]!r}"
-        raise InputError(f"{path}: {finding}; restore the file, or delete it to skip the check")
+        raise InputError(f"{path}: {finding}; restore the file, or delete it to disable the check")
     return set(lines)

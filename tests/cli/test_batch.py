@@ -127,7 +127,7 @@ def test_rejects_are_stored_with_place_and_reason(batch, pairs, out):
     assert code == 2
     rejects = rows_of(out.with_name("out.rejects.jsonl"))
     assert [reject["line"] for reject in rejects] == [3, 4, 5, 6, 7]
-    assert 'id "p0" appeared before' in rejects[3]["reason"]
+    assert 'id "p0" appears more than once' in rejects[3]["reason"]
     assert "expected text, got the number 7" in rejects[4]["reason"]
     assert "pairs.jsonl:3:" in err
     assert len(rows_of(out)) == 2

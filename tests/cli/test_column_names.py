@@ -103,7 +103,7 @@ def test_a_panel_knows_the_names_of_its_runs(cli, batch, run, table, tmp_path):
 
 def test_a_sheet_is_recorded_with_the_run(cli, batch, workbook, tmp_path):
     code, _, error = batch(workbook, *NAMES)
-    assert (code, "expected one sheet with cells, got Sheet, Pairs; choose one with --sheet" in error) == (1, True)
+    assert (code, "expected one non-empty sheet, got Sheet, Pairs; choose a sheet with --sheet" in error) == (1, True)
     assert batch(workbook, *NAMES, "--sheet", "2")[0] == 0
     code, out, error = cli("judgelm", "report", tmp_path / "out.jsonl", "-s", workbook)
     assert (code, "4 pairs" in out) == (0, True), error
@@ -113,7 +113,7 @@ def test_a_sheet_is_recorded_with_the_run(cli, batch, workbook, tmp_path):
 @pytest.mark.parametrize("sheet", ["Pears", "3", "0"])
 def test_a_missing_sheet_is_refused(batch, workbook, sheet):
     code, _, error = batch(workbook, *NAMES, "--sheet", sheet)
-    assert (code, f'no sheet "{sheet}"; choose one of Sheet, Pairs' in error) == (1, True)
+    assert (code, f'sheet "{sheet}" not found; choose one of Sheet, Pairs' in error) == (1, True)
 
 
 @pytest.mark.parametrize(

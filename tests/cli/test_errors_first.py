@@ -45,7 +45,7 @@ def errors_of(tmp_path, batch, monkeypatch):
         ("batch pairs.jsonl -o nowhere/o.jsonl", "create nowhere first"),
         ("batch other.jsonl -o o.jsonl", "fields not recognised: a."),
         ("batch cp1252.csv -o o.jsonl", "iconv -f WINDOWS-1252"),
-        ("batch pairs.jsonl -o o.jsonl --column question=prompt", 'column "prompt", to be read as "question"'),
+        ("batch pairs.jsonl -o o.jsonl --column question=prompt", 'column "prompt", assigned to field "question"'),
         ("batch pairs.jsonl -o o.jsonl --model ./judge", "no such folder"),
         ("batch pairs.jsonl -o o.jsonl", "run: judgelm judges install"),
         ("eval out.jsonl --labels other.jsonl", "fields not recognised: a."),

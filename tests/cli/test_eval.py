@@ -209,7 +209,7 @@ def test_a_report_compares_two_judges(cli, judged):
     [
         (["nowhere.jsonl", "--labels", "pairs.jsonl"], "no such file"),
         (["out.jsonl", "--labels", "nowhere.jsonl"], "no such file"),
-        (["out.jsonl", "--labels", "other.jsonl"], "none of its ids was judged"),
+        (["out.jsonl", "--labels", "other.jsonl"], "none of the ids in this file was judged"),
         (["pairs.jsonl", "--labels", "pairs.jsonl"], "no result"),
         (["out.jsonl", "--labels", "pairs.jsonl", "--scale", "ten"], "expected LOW-HIGH"),
         (["out.jsonl", "--labels", "nan.jsonl"], "finite numbers"),

@@ -43,10 +43,10 @@ def test_tables_of_spreadsheets_are_judged(cli, tmp_path, content):
     ("name", "content", "way_out"),
     [
         ("a.csv", TABLE.encode("latin-1"), "in Excel: CSV UTF-8), or run: iconv -f WINDOWS-1252 -t UTF-8"),
-        ("a.csv", b"frage,eins,zwei\nq,a,b\n", "call them question, answer_1, answer_2 (in a table's first line)"),
+        ("a.csv", b"frage,eins,zwei\nq,a,b\n", "rename them to question, answer_1"),
         ("a.csv", b"question,answer\nq,a\n", "expected 2 answers, got 1"),
         ("a.csv", b"question,answer_1,answer_2\nq,a, b, c\n", "quote cells that contain separators"),
-        ("a.txt", TABLE.encode(), "or give a table the extension .csv"),
+        ("a.txt", TABLE.encode(), "or use the extension .csv"),
     ],
 )
 def test_unreadable_tables_suggest_a_fix(cli, tmp_path, name, content, way_out):

@@ -45,19 +45,19 @@ def test_labels_of_swapped_outputs_are_reordered_with_a_note(cli, judged):
     labels = labels_of(judged, rows)
     result = evaluated(cli, judged, labels)
     assert (result["excluded"]["accuracy"]["value"], result["counts"]["joined"]) == (1.0, 3)
-    assert result["notes"] == ["3 of 3 rows list the answers in another order; judgelm reorders them."]
+    assert result["notes"] == ["3 of 3 rows have the answers in a different order and were reordered."]
     assert result["win_rate"]["model"] == "old"  # wrote the answers that were judged as the first
     code, out, _ = cli("judgelm", "report", judged / "run.jsonl", "-s", labels)
     words = " ".join(out.split())
     assert code == 0
     assert "The verdict matches the label in 3 of 3 labelled pairs." in words
-    assert "judgelm reorders them" in words
+    assert "were reordered" in words
     code, out, _ = cli("judgelm", "study", "estimate", judged / "run.jsonl", "-l", labels, "--json", "-")
     estimates = json.loads(out)
     assert estimates["model"] == "old"
-    assert "judgelm reorders them" in estimates["warnings"][-1]
+    assert "were reordered" in estimates["warnings"][-1]
     code, _, err = cli("judgelm", "report", judged / "run.jsonl", "-l", labels, "-o", judged / "report.html")
-    assert (code, "judgelm reorders them" in (judged / "report.html").read_text()) == (0, True), err
+    assert (code, "were reordered" in (judged / "report.html").read_text()) == (0, True), err
 
 
 @pytest.mark.parametrize("command", ["eval", "report", "study estimate"])
@@ -70,15 +70,15 @@ def test_labels_of_other_texts_end_with_1(cli, judged, command):
     more = ("-o", judged / "report.html") if command == "report" else ()
     code, _, err = cli("judgelm", *command.split(), judged / "run.jsonl", "-l", labels_of(judged, rows), *more)
     assert code == 1
-    assert "3 of 3 rows have other texts than those judged under the same id" in " ".join(err.split())
-    assert 'answer 1 differs, here "?"' in " ".join(err.split())
+    assert "3 of 3 rows do not contain the texts" in " ".join(err.split())
+    assert 'answer 1 differs: the row contains "?"' in " ".join(err.split())
 
 
 def test_studies_of_models_compare_the_rows(cli, judged):
     rows = [annotation(question, *answers[::-1], None) for question, answers in QUESTIONS.items()]
     exchanged = labels_of(judged, rows, "exchanged.json")
     code, _, err = cli("judgelm", "study", "leaderboard", judged / "run.jsonl", "-r", exchanged, "-o", judged / "study")
-    assert (code, "3 rows list the answers in another order" in " ".join(err.split())) == (0, True)
+    assert (code, "3 rows have the answers in a different order" in " ".join(err.split())) == (0, True)
     pairs = [row | {"id": f"p{index}"} for index, row in enumerate(rows)]
     run = labels_of(judged, pairs, "named.json")
     cli("judgelm-batch", run, "-o", judged / "a.jsonl", *ENGINE, "8 6", "-q")
@@ -87,7 +87,7 @@ def test_studies_of_models_compare_the_rows(cli, judged):
     for command in (("study", "compare-judges"), ("study", "panel")):
         more = ("-l", labels_of(judged, [row | {"preference": 1.0} for row in pairs])) if "panel" not in command else ()
         code, _, err = cli("judgelm", *command, judged / "a.jsonl", judged / "b.jsonl", *more, "-o", judged / "c.jsonl")
-        assert (code, "b: 3 of 3 judgments are not of the texts" in " ".join(err.split())) == (1, True), err
+        assert (code, "b: 3 of 3 judgments do not match the texts" in " ".join(err.split())) == (1, True), err
 
 
 def rows_named(folder, name, ids, **fields):

@@ -92,4 +92,4 @@ def test_a_run_without_a_model_of_the_answer_is_refused(study, tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", [{"id": "1", "question": "q", "answer": "a"}])
     judgment = Judgment(sample_id="1", mode="single", verdict=GradeVerdict(score=8), shown=())
     run = write_run(tmp_path / "run.jsonl", [judgment])
-    assert "its row has 1 answers and 0 models" in study("--run", f"x={run}", "--rows", rows)
+    assert "the row has 1 answers and 0 models" in study("--run", f"x={run}", "--rows", rows)

@@ -38,11 +38,11 @@ def test_the_shipped_config_is_valid():
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        ("model=x", "give it a name and a model"),
+        ("model=x", "set a name and a model"),
         ("name=a,model=x,tempera=1", "tempera not found; available: name, engine"),
         ("name=a,model=x,temperature=warm", "temperature='warm': Input should be a valid number"),
         ("name=a,model=x,temperature=-1", "temperature is -1"),
-        ("name=a/b,model=x", "it names a file"),
+        ("name=a/b,model=x", "used as a file name"),
         ("name=a,model=x,form=poem", "available: auto, chat, plain"),
         ("name=a,model=x,greedy", "expected NAME=VALUE"),
         ("name=a,model=x,decodings={}", "decodings: expected a list"),
@@ -58,7 +58,7 @@ def test_two_generators_cannot_share_a_name():
     a, b = parse_generator("name=a,model=x"), parse_generator("name=a,model=y")
     with pytest.raises(ConfigError, match="defined twice with different settings"):
         merge_generators([a, b])
-    with pytest.raises(ConfigError, match="repeats a decoding"):
+    with pytest.raises(ConfigError, match="two identical decodings"):
         merge_generators([a, a])
 
 
@@ -69,7 +69,7 @@ def test_questions_that_cannot_be_used_are_rejects(folder):
     first, second = read_questions("q.jsonl", on_reject=rejects.append)
     assert (first.id, second.question, second.category, second.reference) == ("1", "b", "c", "r")
     assert [reject.line for reject in rejects] == [2, 3, 4]
-    with pytest.raises(InputError, match="appeared before in this file"):
+    with pytest.raises(InputError, match="appears more than once"):
         read_questions("q.jsonl")
 
 

@@ -82,7 +82,7 @@ def test_a_label_of_the_exchanged_answers_is_turned_round():
     )
     assert found.samples == {"1": PAIR}
     assert texts == TextComparison(turned=1)
-    assert texts.notes() == ["1 of 1 rows list the answers in another order; judgelm reorders them."]
+    assert texts.notes() == ["1 of 1 rows have the answers in a different order and were reordered."]
 
 
 def test_votes_without_a_majority_are_turned_too_and_a_label_of_the_same_texts_stays():
@@ -106,18 +106,16 @@ def test_scores_of_three_answers_are_put_into_the_order_judged_unless_two_are_eq
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"question": "q?"}, 'the question differs, here "q\\?"'),
-        ({"answers": ("good", "worse")}, 'answer 2 differs, here "worse"'),
-        ({"answers": ("good", "bad ")}, 'answer 2 differs, here "bad "'),
+        ({"question": "q?"}, 'the question differs: the row contains "q\\?"'),
+        ({"answers": ("good", "worse")}, 'answer 2 differs: the row contains "worse"'),
+        ({"answers": ("good", "bad ")}, 'answer 2 differs: the row contains "bad "'),
         ({"answers": ("good",)}, "the number of answers differs"),
     ],
 )
 def test_labels_of_other_texts_are_refused(change, finding):
     right, wrong = labelled(PAIR, winner=1), labelled(replace(PAIR, id="2", **change), winner=1)
     both = replace(right, samples={**right.samples, **wrong.samples}, labels={**right.labels, **wrong.labels})
-    with pytest.raises(
-        InputError, match=f'l.jsonl: 1 of 2 rows have other texts than .* for example, id "2": {finding}'
-    ):
+    with pytest.raises(InputError, match=f'l.jsonl: 1 of 2 rows do not contain .* for example, id "2": {finding}'):
         match_labels(judged(PAIR, replace(PAIR, id="2")), both, name="l.jsonl")
 
 
@@ -138,13 +136,13 @@ def test_rows_without_texts_and_runs_without_hashes_are_counted():
     found, texts = match_labels(run, LabelledSet(samples={"2": second}, labels=labels, groups={}), name="l")
     assert (found.labels, texts) == (labels, TextComparison(not_compared=2))
     assert texts.notes() == [
-        "2 of 2 judgments are joined by id alone because the row or the run has no texts to compare."
+        "2 of 2 judgments were joined by id alone because the row or the run contains no texts to compare."
     ]
 
 
 @pytest.mark.parametrize("other", [exchanged(PAIR), replace(PAIR, question="p")])
 def test_runs_of_other_texts_under_one_id_are_refused(other):
-    runs, finding = {"a": judged(PAIR), "b": judged(other)}, 'b: 1 of 1 judgments .* id "1": the .* differs from a\'s'
+    runs, finding = {"a": judged(PAIR), "b": judged(other)}, 'b: 1 of 1 judgments .* id "1": .* not the same as in a'
     with pytest.raises(InputError, match=finding):
         check_same_texts(runs)
     with pytest.raises(InputError, match=finding):
@@ -159,7 +157,7 @@ def test_runs_that_cannot_be_compared_pass():
 
 
 def test_a_run_of_reversed_pairs_must_be_one():
-    run, same = judged(PAIR), 'reversed judgments: 1 of 1 .* id "1": the answers have the same order'
+    run, same = judged(PAIR), 'reversed judgments: 1 of 1 .* id "1": the answers are in the same order'
     check_reversed(run, judged(exchanged(PAIR)))
     with pytest.raises(InputError, match=same):
         check_reversed(run, run)

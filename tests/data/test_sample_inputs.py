@@ -33,20 +33,20 @@ def test_a_later_file_of_another_format_is_refused_after_the_samples_before_it(w
     second = write({"prompt": "q", "chosen": "a", "rejected": "b"}, name="b.jsonl")
     stream = iter(SampleStream([first, second]))
     assert next(stream).id == "1"
-    with pytest.raises(InputError, match=r"b\.jsonl:1: this file has format preference, but .*a\.jsonl has plain"):
+    with pytest.raises(InputError, match=r"b\.jsonl:1: this file is in preference format, but .*a\.jsonl is in plain"):
         next(stream)
 
 
 def test_an_empty_shard_is_refused(write, tmp_path):
     write(pair(1), name="a.jsonl")
     write(name="b.jsonl")
-    with pytest.raises(InputError, match=r"b\.jsonl: no rows; the file is empty"):
+    with pytest.raises(InputError, match=r"b\.jsonl: contains no rows"):
         list(SampleStream([str(tmp_path)]))
 
 
 def test_an_input_without_a_usable_row_is_an_error(write):
     path = write(pair(1, answer_2=7), pair(2, answer_2=8), name="a.jsonl")
-    with pytest.raises(InputError, match=r"a\.jsonl: no usable row \(2 read\); first reject: .*a\.jsonl:1: field"):
+    with pytest.raises(InputError, match=r"a\.jsonl: no usable rows \(2 read\); first reject: .*a\.jsonl:1: field"):
         list(SampleStream([path], on_reject=lambda reject: None))
 
 

@@ -77,7 +77,7 @@ def test_a_preference_goes_into_a_judgelm_row_and_out_again_swapped_or_beside_sc
 @pytest.mark.parametrize(
     ("fields", "finding"),
     [
-        ({"preference": 1.5}, "0 to 1, got 1.5; AlpacaEval's 1 to 2 needs output_1"),
+        ({"preference": 1.5}, "0 to 1, got 1.5; AlpacaEval's scale"),
         ({"preference": 0.3, "winner": 1}, "0.3 contradicts the winner 1"),
         ({"preference": 0.3, "scores": [8, 6]}, "0.3 contradicts the winner 1"),
         ({"preference": "high"}, 'field "preference": expected a finite number'),

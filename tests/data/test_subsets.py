@@ -37,7 +37,7 @@ def test_a_field_may_stand_in_the_metadata(write):
 
 def test_what_cannot_be_is_refused(write):
     path = write(*ROWS)
-    with pytest.raises(ConfigError, match="must be 1 or more"):
+    with pytest.raises(ConfigError, match="must be at least 1"):
         draw_subset(path, field=None, size=0)
-    with pytest.raises(InputError, match="no field 'subject'"):
+    with pytest.raises(InputError, match="field 'subject' not found"):
         draw_subset(path, field="subject", size=1)

@@ -32,7 +32,7 @@ def test_votes_without_a_majority_are_no_label_and_no_tie(labelled):
         "q1": [1, 2], "q2": [1, 1, 2, "tie"],
     }  # fmt: skip
     assert found.notes() == [
-        "2 ids have labels in several rows; the majority is the label; 2 without a majority have no label."
+        "2 ids have labels in several rows; the majority vote is used; 2 with no majority have no label."
     ]
 
 
@@ -72,7 +72,7 @@ def test_further_votes_on_a_pair_are_judged_once_and_counted(write):
     stream = SampleStream([path], repeats="skip")
     assert [sample.answers for sample in stream] == [("9", "7"), ("9", "7")]
     assert (stream.repeated, stream.read, stream.rejected) == (1, 3, 0)
-    with pytest.raises(InputError, match="jsonl:2: this pair appeared before in this input"):
+    with pytest.raises(InputError, match="jsonl:2: this pair appears more than once"):
         list(SampleStream([path]))
 
 
@@ -104,5 +104,5 @@ def test_exchanged_rows_of_one_id_vote_for_the_same_answer(labelled):
 def test_a_file_of_samples_needs_no_label(write):
     path = write({"id": "q1", "question": "q", "answer_1": "a", "answer_2": "b"})
     assert read_labelled_set(path).labels == {}
-    with pytest.raises(InputError, match="none of 1 rows has a usable label"):
+    with pytest.raises(InputError, match="none of the 1 rows has a usable label"):
         read_labels(path)

@@ -94,7 +94,7 @@ def test_runs_and_inputs_of_other_texts_are_never_taken_for_the_same(fuzz, tmp_p
         if texts == [(before[each.id].question, before[each.id].answers) for each in again if each.id in before]:
             check_same_texts({"a": judged(run), "b": judged(again)})
         else:
-            with pytest.raises(InputError, match="are not of the texts"):
+            with pytest.raises(InputError, match="do not match the texts"):
                 check_same_texts({"a": judged(run), "b": judged(again)})
 
     fuzz(st.tuples(LISTS, LISTS), check)

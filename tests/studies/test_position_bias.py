@@ -86,5 +86,5 @@ def test_what_cannot_be_measured_is_refused(review_file):
     with pytest.raises(InputError, match='group "all"'):  # that is the name of all together
         position_bias_study({"all": PairGroup(pairs=())}, HOW)
     path = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"), (1, "a", "b", [8, 7], "8 7"))
-    with pytest.raises(InputError, match=r"a.jsonl:2: same answers in the same order as .*a.jsonl:1"):
+    with pytest.raises(InputError, match=r"a.jsonl:2: has the same answers in the same order as .*a.jsonl:1"):
         groups_of(("x", path))

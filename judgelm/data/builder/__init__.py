@@ -1,1 +1,1 @@
-"""The data builder makes cleaned, split, and augmented training and validation sets from labelled files."""
+"""The data builder, which creates cleaned, split, and augmented data sets from labelled files."""

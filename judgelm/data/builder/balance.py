@@ -1,11 +1,11 @@
-"""Sample pairs so that position, model, or length does not predict the winner, separately in each set.
+"""Balance each set so that position, model, or length does not predict the winner.
 
-- **models and length**: a group has pairs of the same two models with the same longer answer and a length difference in
-  the same stratum. Both models win equally often in it, because surplus pairs with the highest hashes are removed. With
-  only `length`, or if models are unknown, groups are strata.
-- **position**: in hash order, pairs are swapped so that the better answer is alternately first and second.
+- **models and length**: pairs are grouped by the two models, by which of them wrote the longer answer, and by the
+  stratum of the length difference. Surplus pairs with the highest hashes are removed, so that both models win equally
+  often in each group. If only `length` is balanced or the models are unknown, pairs are grouped by stratum alone.
+- **position**: pairs are swapped so that the better answer alternates between first and second in hash order.
 
-Ties and pairs without a group are kept.
+Ties and pairs that belong to no group are kept.
 """
 
 from bisect import bisect_right
@@ -24,7 +24,7 @@ LENGTH_STRATA = (25, 75, 150, 300)
 
 
 class PairFacts(NamedTuple):
-    """Facts of a pair for sampling; `longer` is the first answer's length minus the second's."""
+    """The properties of a pair used for balancing; `longer` is the first answer's length minus the second's."""
 
     id: str
     source: str
@@ -35,7 +35,7 @@ class PairFacts(NamedTuple):
 
 
 def pair_facts(pair: LabelledPair, question: bytes) -> PairFacts:
-    """Return the facts of a pair."""
+    """Return a pair's properties."""
     first, second = pair.sample.answers
     models = pair.sample.answer_models
     known = models if len(set(models)) == 2 else ()
@@ -43,7 +43,7 @@ def pair_facts(pair: LabelledPair, question: bytes) -> PairFacts:
 
 
 def over_limit(pairs: Sequence[tuple[int, PairFacts]], maximum: int, *, seed: int) -> set[int]:
-    """Return the indices of pairs with the highest hashes beyond `maximum` pairs per question."""
+    """Return the indices of pairs that exceed `maximum` per question; pairs with the lowest hashes are kept."""
     by_question: dict[bytes, list[tuple[int, PairFacts]]] = defaultdict(list)
     for index, facts in pairs:
         by_question[facts.question].append((index, facts))
@@ -58,10 +58,10 @@ def over_balance(
     seed: int,
     longer_share: float = 0.5,
 ) -> set[int]:
-    """Return the indices of pairs to remove so that models, lengths, or both win equally often.
+    """Return the indices of pairs to remove in order to balance models, lengths, or both.
 
-    `strata` are ascending bounds of the length differences. For `length` without `models`, `longer_share` is the share
-    of pairs in each stratum won by the longer answer.
+    `strata` are ascending bounds of the length differences. If `length` is balanced without `models`, `longer_share` is
+    the share of pairs in each stratum that the longer answer wins.
     """
     groups: dict[tuple[object, ...], dict[bool, list[tuple[int, PairFacts]]]] = {}
     for index, facts in pairs:
@@ -78,7 +78,7 @@ def over_balance(
 
 
 def to_swap(pairs: Sequence[tuple[int, PairFacts]], *, seed: int) -> set[int]:
-    """Return the indices of pairs to swap so that the better answer is equally often first and second."""
+    """Return the indices of pairs to swap so that the better answer is first in half of the pairs."""
     decided = {index: facts for index, facts in pairs if facts.winner in (1, 2)}
     order = _drawn(list(decided.items()), seed, "position")
     return {index for rank, index in enumerate(order) if decided[index].winner != 1 + rank % 2}
@@ -106,13 +106,13 @@ def _drawn(pairs: Sequence[tuple[int, PairFacts]], seed: int, purpose: str) -> l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines:
-    """Agreement of rules that read no answer with the labels, on pairs that are not ties.
+    """How often rules that ignore the content of answers agree with the labels, on pairs that are not ties.
 
     Attributes:
-        stage: `before` or `after` sampling and swaps.
-        first: share won by the first answer.
-        longer: share won by the longer answer; equal lengths count one half.
-        model: share won by the model with the higher win rate in the training pairs before sampling.
+        stage: `before` or `after` balancing.
+        first: share of pairs won by the first answer.
+        longer: share won by the longer answer; equal lengths are counted as one half.
+        model: share won by the model that has the higher win rate in the training pairs before balancing.
     """
 
     set: str
@@ -127,7 +127,7 @@ class Baselines:
 def baselines(
     pairs: Sequence[PairFacts], rates: dict[str, float], *, set_name: str, stage: str, swapped: Sequence[bool]
 ) -> Baselines:
-    """Return the baselines of a set, given the models' win rates."""
+    """Compute the baselines of a set from the models' win rates."""
     decided = [(facts, turned) for facts, turned in zip(pairs, swapped, strict=True) if facts.winner in (1, 2)]
 
     def share(leads: list[float]) -> float | None:
@@ -153,7 +153,7 @@ def _rate(facts: PairFacts, rates: dict[str, float]) -> float:
 
 
 def win_rates(pairs: Iterable[PairFacts]) -> dict[str, float]:
-    """Return each model's share of wins in its decided pairs."""
+    """Return each model's win rate over its pairs that are not ties."""
     wins: Counter[str] = Counter()
     seen: Counter[str] = Counter()
     for facts in pairs:

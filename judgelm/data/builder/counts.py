@@ -1,4 +1,4 @@
-"""Counts of a build by outcome."""
+"""Counts of pairs and rows in a build."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -9,7 +9,7 @@ from judgelm.data.labelled_pair import LabelledPair
 
 @dataclass(slots=True)
 class SetCounts:
-    """Pair counts of one stage: scores by (position, score), models by the models at positions 1 and 2."""
+    """Counts of pairs at one stage; `scores` is keyed by (position, score), and `models` by (model 1, model 2)."""
 
     pairs: int = 0
     winners: Counter[str] = field(default_factory=Counter)
@@ -41,9 +41,9 @@ class SetCounts:
 
 @dataclass(slots=True)
 class BuildCounts:
-    """Counts of a build, or of one worker's part.
+    """The counts of a build or of a worker's part of it.
 
-    `rejected`, `dropped`, and `repaired` are by (source, reason); `before` counts the clean pairs of all sets.
+    `rejected`, `dropped`, and `repaired` are keyed by (source, reason). `before` is for the clean pairs in all sets.
     """
 
     read: Counter[str] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class BuildCounts:
     test: SetCounts = field(default_factory=SetCounts)
 
     def add_clean(self, pair: LabelledPair) -> None:
-        """Count a clean pair and how its reference changed the judgment."""
+        """Count a clean pair, and whether its reference changed the judgment."""
         self.before.add(pair)
         self.accepted[pair.source] += 1
         plain, referenced = pair.plain, pair.referenced

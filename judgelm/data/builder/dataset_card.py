@@ -1,4 +1,4 @@
-"""The data set card and manifest of a build."""
+"""Write a build's data set card and manifest."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from judgelm.package import VERSION
 
 
 def dataset_card(options: BuildOptions, built: BuildResult) -> str:
-    """Return the card as Markdown: sources, processing, and files."""
+    """Return the data set card as Markdown."""
     configs, tags = _configs(built.files), ["judgelm", "llm-as-a-judge"]
     header = {"configs": configs, "tags": tags, "task_categories": ["text-generation"]}
     counts = built.counts
@@ -27,9 +27,9 @@ def dataset_card(options: BuildOptions, built: BuildResult) -> str:
 {yaml.safe_dump(header, sort_keys=False)}---
 # Pairwise judgments
 
-Rows in JudgeLM's schema: a question, two answers, and a teacher's scores and reasons without and, if available, with a
-reference answer. Built with judgelm {VERSION}. `build.json` contains all options and counts; `left_out.jsonl` lists the
-omitted rows with the reason.
+Rows are in JudgeLM's schema: a question, two answers, and a teacher's scores and reasons, without and, if available,
+with a reference answer. Built with judgelm {VERSION}. `build.json` contains all options and counts; `left_out.jsonl`
+lists the omitted rows and the reasons.
 
 | file | rows |
 |---|---|
@@ -58,8 +58,8 @@ def _balance(options: BuildOptions, built: BuildResult) -> str:
     )
     strata = ", ".join(map(str, options.length_strata))
     return f"""- **Balance** by {", ".join(options.balance)}, separately in each set (`judgelm.data.builder.balance`);
-  length strata are bounded at {strata} characters. The table shows how often rules that read no answer agree with the
-  labels, excluding ties. Win rates are from the training pairs before sampling:
+  length strata are bounded at {strata} characters. The table shows how often rules that ignore the content of answers
+  agree with the labels, excluding ties. Win rates are computed from the training pairs before sampling:
 
 | set | sampling and swaps | pairs | decided | first answer | longer answer | model with the higher win rate |
 |---|---|---|---|---|---|---|
@@ -73,7 +73,7 @@ def _percent(share: float | None) -> str:
 
 
 def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return one config per kind of row: `datasets` requires the same columns within a config."""
+    """Return one config per kind of row, because `datasets` requires equal columns within a config."""
     configs: dict[str, list[dict[str, str]]] = {"default": []}
     for name in files:
         side, _, part = name.partition(".")[0].partition("-")
@@ -83,7 +83,7 @@ def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return all options and counts of the build for JSON."""
+    """Return all options and counts of a build, as values for JSON."""
     return {
         "judgelm": VERSION,
         "options": asdict(options),
@@ -129,10 +129,10 @@ def _swap_words(options: BuildOptions) -> str:
 
 def _reference_words(options: BuildOptions) -> str:
     if options.reference == "both":
-        return "rows have both judgments, and training draws one;"
+        return "rows contain both judgments, and one is drawn during training;"
     if options.reference == "ignore":
-        return "dropped, with the judgments made with them;"
-    return f"dropped with probability {options.reference_drop_prob:g}, prompt and target together;"
+        return "dropped, along with the judgments made with them;"
+    return f"dropped with probability {options.reference_drop_prob:g}, in prompt and target together;"
 
 
 def _of(counts: Mapping[tuple[str, str], int], source: str) -> int:

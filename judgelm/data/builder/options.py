@@ -1,4 +1,4 @@
-"""Options of the data builder, with the sources of their defaults."""
+"""Options for the data builder."""
 
 import os
 from collections import Counter
@@ -21,14 +21,14 @@ _CHECKED = ConfigDict(extra="forbid")
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
 class InputOptions:
-    """One labelled file.
+    """A labelled file and how to read it.
 
     Attributes:
-        name: `source` of its rows; by default the file name without extensions.
-        winner_scores: scores of the winner, the loser, and both in a tie, for labels without scores.
+        name: `source` of the rows; by default, the file name without extensions.
+        winner_scores: scores for the winner, the loser, and both answers in a tie, for labels without scores.
         columns: field -> column, such as `{question: prompt}`.
         label_code: such as `0=first,1=tie,2=second`.
-        sheet: name or number (from 1).
+        sheet: name or 1-based number.
     """
 
     path: str
@@ -40,55 +40,57 @@ class InputOptions:
 
     @property
     def source(self) -> str:
-        """Value of its rows' `source`."""
+        """The value of `source` in the rows."""
         return self.name or Path(self.path).name.partition(".")[0]
 
     @property
     def reading(self) -> Reading:
-        """The user's column names, label code, and sheet."""
+        """The options for reading the file."""
         code = None if self.label_code is None else parse_label_code(self.label_code)
         return Reading(columns=self.columns, label_code=code, sheet=self.sheet)
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=_CHECKED)
 class BuildOptions:
-    """Options of a build. Probabilities not in the paper default to 0.5, as in the original script.
+    """Options for a build. Probabilities that the paper does not specify default to 0.5, as in the original script.
 
     Attributes:
-        inputs: labelled files; a path is short for `{path: ...}`.
-        seed: determines every draw, together with a row's id.
-        epochs: copies of each pair in the training set, each with its own draws.
-        swap: `draw` swaps a pair with `swap_prob`, `both` writes both orders, `none` swaps nothing.
-        swap_prob: probability that an epoch shows a pair with its answers swapped.
-        ambiguous: if a reason does not clearly name the answers, `keep` the pair unswapped or `drop_reason`.
-        reference: `both` writes both judgments, and training draws one; `draw` draws prompt and target together here,
-            with `reference_drop_prob`; `ignore` drops references and the judgments made with them.
-        reference_drop_prob: probability that a pair judged with a reference is shown without it.
-        references: file that maps ids to references; drops judgments made with the replaced references.
-        reason_prob: share of pairs that keep their reasons.
+        inputs: labelled files; a plain path is short for `{path: ...}`.
+        seed: determines all random draws, together with each row's id.
+        epochs: number of copies of each pair in the training set, with independent draws.
+        swap: `draw` swaps each pair with probability `swap_prob`, `both` writes both orders, and `none` disables
+            swapping.
+        swap_prob: probability that a pair is swapped in an epoch.
+        ambiguous: if names in a reason are ambiguous, `keep` the pair unswapped, or swap the pair and `drop_reason`.
+        reference: `both` writes both judgments, one of which is drawn during training; `draw` draws one now, with
+            `reference_drop_prob`; `ignore` drops references and the judgments made with them.
+        reference_drop_prob: probability that the reference, and the judgment made with it, is dropped.
+        references: file of references, keyed by id; judgments made with a replaced reference are dropped.
+        reason_prob: probability that a pair keeps its reasons.
         scale: lowest and highest valid score.
-        out_of_scale: `drop` a judgment outside the scale, or `clip` its scores.
-        resample: winner (`1`, `2`, `tie`, before swaps) -> mean number of copies of its pairs, such as 2.0 or 0.5.
-        near_duplicates: similarity in [0.7, 1] from which the later of two rows is dropped. 1 drops only equal rows and
-            needs a quarter of the memory (otherwise about 2 KB per row).
-        validation: share of the questions (below 1) or number of questions; near copies stay together.
-        test: the same for a test set.
+        out_of_scale: `drop` judgments outside the scale, or `clip` their scores.
+        resample: winner before swapping (`1`, `2`, `tie`) -> average number of copies of a pair, such as 2.0 or 0.5.
+        near_duplicates: similarity, in [0.7, 1], from which the later of two rows is dropped. 1 drops only equal rows
+            and uses a quarter of the memory (otherwise about 2 KB per row).
+        validation: share of the questions (below 1), or number of questions, to hold out; near duplicates stay
+            together.
+        test: the same, for a test set.
         balance: properties that must not predict the winner (`position`, `models`, `length`); see `balance.py`.
-        length_strata: ascending bounds of length differences in characters, for `balance`.
-        longer_share: share of training pairs won by the longer answer, for `balance` by length but not by models.
-            In validation and test sets it is one half.
-        exclude: files of test questions; pairs with an equal or similar question, or a shared 13-word passage, are
-            dropped.
-        max_per_question: pairs kept per question, drawn by hash before balancing.
-        max_characters: limit for the question and both answers together.
-        tokenizer: folder or hub id, for `max_tokens`.
-        template: the trainer's prompt template, for `max_tokens`.
-        max_tokens: limit for prompt and reply together.
-        subsets: sizes of nested training subsets to write in addition to the whole set.
-        abilities: extra rows in separate files: `single` answers (Figure 5), `multi` (three or four answers, Figure
-            6; keeps their texts in memory), and `chat` (messages for other trainers).
-        max_reject_rate: share of unusable rows above which the command exits with code 2.
-        workers: number of processes, or `auto` for one per core, up to 16; does not affect the files.
+        length_strata: ascending bounds of length differences, in characters, for `balance`.
+        longer_share: share of training pairs won by the longer answer, for `balance` by length but not by models. In
+            validation and test sets it is one half.
+        exclude: files of test questions; training pairs with an equal or similar question, or with a shared 13-word
+            passage, are dropped.
+        max_per_question: maximum number of pairs per question, drawn by hash before balancing.
+        max_characters: maximum total length of the question and both answers.
+        tokenizer: folder or Hub id of the tokenizer for `max_tokens`.
+        template: prompt template used in training, for `max_tokens`.
+        max_tokens: maximum total length of prompt and reply.
+        subsets: sizes of nested training subsets to write in addition to the full set.
+        abilities: additional rows to write to separate files: `single` (one answer, Figure 5), `multi` (three or four
+            answers, Figure 6; holds their texts in memory), and `chat` (messages for other trainers).
+        max_reject_rate: maximum share of unusable rows; if it is exceeded, the command exits with code 2.
+        workers: number of processes, or `auto` for one per core, up to 16.
     """
 
     inputs: tuple[InputOptions, ...] = Field(min_length=1)
@@ -125,18 +127,18 @@ class BuildOptions:
 
     @property
     def files_read(self) -> tuple[str, ...]:
-        """The files that the build reads and must not overwrite."""
+        """The input files, which must not be overwritten."""
         references = (self.references,) if self.references else ()
         return (*(source.path for source in self.inputs), *self.exclude, *references)
 
 
 _OPTIONS = TypeAdapter(BuildOptions)
 _MAX_WORKERS = 16
-"""A single reading process keeps about this many workers busy."""
+"""The reader is a single process, which can keep about this many workers busy."""
 
 
 def usable_workers(requested: int | str | None) -> int:
-    """Return the requested number of processes, else one per available core, up to 16."""
+    """Return the requested number of processes, or one per available core, up to 16, for `auto`."""
     if isinstance(requested, int) and requested:
         return requested
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -144,10 +146,10 @@ def usable_workers(requested: int | str | None) -> int:
 
 
 def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
-    """Build options from a YAML file or keywords; `location` is their origin in errors.
+    """Validate options from a YAML file or keywords; `location` is used in error messages.
 
     Raises:
-        ConfigError: an option is unknown, invalid, or conflicts.
+        ConfigError: an option is unknown or invalid, or options conflict.
     """
     options_read = dict(values)
     if isinstance(inputs := options_read.get("inputs"), list | tuple):
@@ -160,20 +162,26 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
         raise ConfigError(f"{location}: {_finding(error)}") from error
     for source, inputs_so_named in Counter(value.source for value in options.inputs).items():
         if inputs_so_named > 1:
-            raise ConfigError(f"{location}: {inputs_so_named} inputs are named {source}; give each a different name")
+            raise ConfigError(
+                f"{location}: {inputs_so_named} inputs have the name {source}; give each input a different name"
+            )
     if options.max_tokens is not None and options.tokenizer is None:
         raise ConfigError(f"{location}: max_tokens requires tokenizer; set it, or remove max_tokens")
     if any(share < 0 for share in options.resample.values()):
-        raise ConfigError(f"{location}: resample: expected 0 or more; 0 drops all pairs of that winner")
+        raise ConfigError(
+            f"{location}: resample: expected values of at least 0, where 0 drops all pairs with that winner"
+        )
     for name, amount in (("validation", options.validation), ("test", options.test)):
         if amount >= 1 and not float(amount).is_integer():
             raise ConfigError(f"{location}: {name} {amount:g}: expected a share below 1 or a whole number of questions")
     if options.workers != "auto" and not (isinstance(options.workers, int) and options.workers >= 1):
-        raise ConfigError(f"{location}: workers={options.workers!r}: expected a number of processes from 1, or auto")
+        raise ConfigError(
+            f"{location}: workers={options.workers!r}: expected auto, or a number of processes of at least 1"
+        )
     if options.longer_share != 0.5 and ("length" not in options.balance or "models" in options.balance):
-        raise ConfigError(f"{location}: longer_share requires balance by length and not by models")
+        raise ConfigError(f"{location}: longer_share requires balance to include length but not models")
     if list(options.length_strata) != sorted(set(options.length_strata)):
-        raise ConfigError(f"{location}: length_strata: expected ascending bounds without repeats")
+        raise ConfigError(f"{location}: length_strata: expected strictly ascending bounds")
     return options
 
 

@@ -1,7 +1,7 @@
-"""Rows for other tasks, made from clean pairs: one answer, three or four answers, and chat.
+"""Create rows for other tasks from clean pairs: one answer, three or four answers, and chat.
 
-Training reads rows with one or several answers along with the pairs; chat rows are for other trainers. Source:
-JudgeLM, Figures 5 and 6.
+Rows with one or several answers can be trained on along with pairs; chat rows are for other trainers. Source: JudgeLM,
+Figures 5 and 6.
 """
 
 import math
@@ -18,13 +18,13 @@ from judgelm.prompts.catalog import Template
 from judgelm.prompts.truncation import chat_messages
 
 MIN_ANSWERS, MAX_ANSWERS = 3, 4
-"""Numbers of answers in a row with several answers."""
+"""The allowed numbers of answers in a row with several answers."""
 
 
 def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
-    """Return one of the two answers with its score from the judgment with reference, or None without that judgment.
+    """Return one answer with its score from the judgment made with the reference, or None if there is no such judgment.
 
-    The reason is about both answers, so it is dropped.
+    The reason is dropped, because it is about both answers.
     """
     sample, label = pair.sample, pair.referenced
     if sample.reference is None or label is None or label.scores is None:
@@ -45,10 +45,10 @@ def single_row(pair: LabelledPair, *, seed: int) -> dict[str, Any] | None:
 def multi_rows(
     pairs: Iterable[LabelledPair], *, seed: int, scale: tuple[float, float] = (1, 10), step: float = 1
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows with three or four answers to one question, from pairs in one source judged without reference.
+    """Yield rows with three or four answers to a question, from pairs of the same source judged without a reference.
 
-    An answer's score is the mean of its scores, rounded half up to the scale's nearest step. Each answer is in at most
-    one row; if there are five, one is dropped.
+    An answer's scores are averaged and rounded half up to the nearest step of the scale. Each answer is used at most
+    once; if there are five, one is dropped.
     """
     values = score_lines(scale, step).values
     groups: dict[tuple[str, str], list[LabelledPair]] = defaultdict(list)
@@ -87,7 +87,6 @@ def _rows_of(pairs: Sequence[LabelledPair], seed: int, values: tuple[float, ...]
 
 
 def _sizes(answers: int) -> list[int]:
-    """Return the number of answers per row: 3 -> 3; 5 -> 4; 7 -> 4, 3; 10 -> 4, 3, 3."""
     rows = min(math.ceil(answers / MAX_ANSWERS), answers // MIN_ANSWERS)
     shared = min(answers, rows * MAX_ANSWERS)
     return [shared // rows + (row < shared % rows) for row in range(rows)]
@@ -99,13 +98,15 @@ def _mean_on(values: tuple[float, ...], scores: list[float]) -> float:
 
 
 def chat_rows(pair: LabelledPair, template: Template, scale: tuple[float, float] = (1, 10)) -> Iterator[dict[str, Any]]:
-    """Yield the pair's judgments as `prompt` and `completion` messages, in TRL's conversational format.
+    """Yield a pair's judgments as `prompt` and `completion` messages, in TRL's conversational format.
 
-    `scale` is for scoring judgments with only a preference. Only the template's delimiters are sanitized, because the
-    trainer's special tokens are not known here.
+    `scale` is used to compute scores for judgments that only have a preference. Only the template's delimiters are
+    sanitised, because the trainer's special tokens are unknown.
     """
     if not template.chat:
-        raise ConfigError(f"template {template.id} is plain text; chat rows need a chat template such as judgelm-chat")
+        raise ConfigError(
+            f"template {template.id} is a plain-text template; chat rows require a chat template such as judgelm-chat"
+        )
     for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
         scores = None if label is None else training_scores(label, scale)
         if label is not None and scores is not None:

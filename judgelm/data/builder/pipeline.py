@@ -1,6 +1,6 @@
 """Build cleaned, split, and augmented training and validation sets from labelled files.
 
-The number of workers does not change the files: draws depend on ids, and chunks are written in order.
+The output does not depend on the number of workers: draws depend on ids, and chunks are written in order.
 """
 
 import shutil
@@ -42,7 +42,7 @@ _SIDES: tuple[Side, ...] = ("train", "validation", "test")
 class BuildResult:
     """The result of a build.
 
-    `files` counts rows by file name; `baselines` are for each set before and after sampling.
+    `files` maps file names to numbers of rows; `baselines` has an entry per set and stage.
     """
 
     counts: BuildCounts
@@ -54,7 +54,7 @@ class BuildResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Each pair's side (index into `_SIDES`, or `_LEFT_OUT`), nested-subset rank, and swap, of shape (pairs,)."""
+    """Arrays of shape (pairs,): side (index into `_SIDES`, or `_LEFT_OUT`), rank in nested subsets, and swaps."""
 
     sides: NDArray[np.int8]
     ranks: NDArray[np.int64]
@@ -66,12 +66,13 @@ class _Plan:
 def build(
     options: BuildOptions, *, tokenizer: Any = None, progress: Callable[[str, int], None] = lambda stage, pairs: None
 ) -> BuildResult:
-    """Read, clean, split, augment, and write.
+    """Run a build: read, clean, split, augment, and write.
 
-    `options.max_tokens` requires a fast tokenizer. `progress` receives the stage and the number of finished pairs.
+    `options.max_tokens` requires a fast tokenizer. `progress` is called with the stage and the number of finished
+    pairs.
 
     Raises:
-        InputError: an input cannot be read, or no pair is left.
+        InputError: an input cannot be read, or there are no usable pairs.
         ConfigError: a set would be empty, or the template is unknown.
         RunError: the output cannot be written.
     """
@@ -81,9 +82,11 @@ def build(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _build(options, folder, length_filter, progress)
-    except OSError as error:  # unreadable inputs are InputErrors
+    except OSError as error:  # unreadable inputs raise InputError instead
         where = f"{folder}: cannot write here: {error.strerror or error}"
-        raise RunError(f"{where}; free up space or choose another out; no set was changed") from error
+        raise RunError(
+            f"{where}; free up space or choose a different output directory; no sets were modified"
+        ) from error
 
 
 def _build(
@@ -98,7 +101,7 @@ def _build(
             if seen % CHUNK_PAIRS == 0:
                 progress("reading", seen)
         if not seen:
-            raise InputError(f"no pair can be trained on; {folder / 'left_out.jsonl'} lists the reason for each row")
+            raise InputError(f"there are no usable pairs; for the reasons, see {folder / 'left_out.jsonl'}")
         plan = _plan(options, reader)
         counts = reader.counts
         with DatasetFiles(folder, options.format, inputs=options.files_read) as files:
@@ -111,7 +114,7 @@ def _build(
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """Yield a cache folder and remove those of killed builds (a running build locks `left_out.jsonl`)."""
+    """Yield a cache folder, and remove the folders of killed builds. Safe, because builds lock `left_out.jsonl`."""
     for left_behind in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left_behind)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:
@@ -154,7 +157,7 @@ def _sample(options: BuildOptions, reader: PairReader, sides: NDArray[np.int8]) 
         leave_out(out, "left out for balance")
         if pairs and len(out) == len(pairs):
             finding = f"balance {', '.join(options.balance)} leaves none of {len(pairs)} {_SIDES[side]} pairs"
-            raise ConfigError(f"{finding}; balance by fewer properties or length_strata, or add pairs")
+            raise ConfigError(f"{finding}; use fewer properties in balance or fewer length_strata, or add pairs")
 
 
 def _facts_of(reader: PairReader, sides: NDArray[np.int8], side: int) -> list[tuple[int, PairFacts]]:

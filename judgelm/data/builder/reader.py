@@ -1,4 +1,4 @@
-"""Reader of the inputs: clean pairs without duplicates, cached on disk for the later stages."""
+"""Read the inputs, clean the pairs, remove duplicates, and cache the pairs on disk for later stages."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,16 +38,16 @@ DropReason = Literal[
     "left out for balance",
 ]
 WinnerScores = tuple[float, float, float] | None
-"""Scores of the winner, the loser, and both in a tie, for labels without scores; None drops these labels.
+"""Scores for the winner, the loser, and both answers in a tie, for labels without scores; None drops these labels.
 
-Labels with a preference need no scores: trainers derive them (`judgelm.data.labelled_pair`).
+Labels with a preference are kept: trainers compute the scores (`judgelm.data.labelled_pair`).
 """
 
 
 def clean(
     pair: LabelledPair, options: BuildOptions, winner_scores: WinnerScores, repaired: list[str]
 ) -> LabelledPair | DropReason:
-    """Return the pair with its usable judgments, or the reason to drop it."""
+    """Return the pair with unusable judgments removed, or the reason to drop the pair."""
     notes: list[str] = []
     labels: list[Label | None] = []
     problems: list[DropReason] = []
@@ -94,14 +94,14 @@ CHUNK_PAIRS = 512
 
 
 class PairCache:
-    """Clean pairs in a file, in chunks of `CHUNK_PAIRS` that begin at `offsets`."""
+    """Stores clean pairs in a file, in chunks of `CHUNK_PAIRS` that begin at `offsets`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offsets: list[int] = []
 
     def write(self, pairs: Iterable[LabelledPair]) -> Iterator[LabelledPair]:
-        """Write pairs and pass them on."""
+        """Write pairs, and yield each one."""
         source = iter(pairs)
         with self.path.open("wb") as file:
             while chunk := list(islice(source, CHUNK_PAIRS)):
@@ -111,15 +111,15 @@ class PairCache:
 
 
 def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
-    """Read the pairs of one chunk of this process's cache."""
+    """Read one chunk of a cache."""
     with path.open("rb") as file:
         file.seek(offset)
-        pairs: list[LabelledPair] = pickle.load(file)  # written by this very run, in its own folder
+        pairs: list[LabelledPair] = pickle.load(file)  # safe: the file was written by this run
     return pairs
 
 
 class LengthFilter:
-    """Finds pairs with a judgment above a limit of tokens per row: prompt, reply and end-of-sequence token."""
+    """Finds pairs that exceed a token limit, which includes prompt, reply, and end-of-sequence token."""
 
     def __init__(self, tokens: int, tokenizer: Any, template: str) -> None:
         self._tokens = tokens
@@ -128,7 +128,7 @@ class LengthFilter:
         self._template = get_template(template)
 
     def __call__(self, pairs: list[LabelledPair]) -> list[bool]:
-        """Return True for each pair above the limit; a fast tokenizer uses all cores."""
+        """Return True for each pair with a judgment above the limit."""
         texts, owners = [], []
         for index, pair in enumerate(pairs):
             for label, reference in ((pair.plain, None), (pair.referenced, pair.sample.reference)):
@@ -145,11 +145,10 @@ class LengthFilter:
 
 
 class PairReader:
-    """Reads clean pairs; rows left out are counted and written to `left_out`.
+    """Reads clean pairs; omitted rows are counted and written to `left_out`.
 
     Attributes:
-        counts: clean pairs are counted when they are written.
-        questions: digest of each pair's question.
+        counts: excludes clean pairs, which are counted when they are written.
     """
 
     def __init__(self, options: BuildOptions, left_out: Appender, length_filter: LengthFilter | None) -> None:
@@ -168,7 +167,7 @@ class PairReader:
         self._references_used = 0
 
     def pairs(self) -> Iterator[LabelledPair]:
-        """Yield the clean pairs of all inputs in order."""
+        """Yield the clean pairs in all inputs, in order."""
         unique = self._unique()
         while chunk := list(islice(unique, CHUNK_PAIRS)):
             long = self._length_filter(chunk) if self._length_filter is not None else [False] * len(chunk)
@@ -243,6 +242,6 @@ class PairReader:
         self.drop(pair.source, pair.sample.id, reason, more)
 
     def drop(self, source: str, pair_id: str, reason: DropReason, more: str = "") -> None:
-        """Count a dropped pair and write it to the file of rows left out."""
+        """Count a dropped pair and record it in the file of omitted rows."""
         self.counts.dropped[source, reason] += 1
         self._left_out.write({"source": source, "id": pair_id, "why": f"{reason} {more}".strip()})

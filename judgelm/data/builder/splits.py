@@ -1,7 +1,7 @@
-"""Splits into training, validation, and test sets, and nested training subsets for scaling studies.
+"""Split pairs into training, validation, and test sets, and draw nested training subsets for scaling studies.
 
-A hash of the seed and the group key assigns each group of `QuestionGroups` to a side, so a question and its near copies
-stay together. The split depends only on seed and questions.
+Each group in `QuestionGroups` is assigned to a side by a hash of the seed and the group's key, so near duplicates stay
+together. The split depends only on the seed and the questions.
 """
 
 from array import array
@@ -23,14 +23,14 @@ Side = Literal["train", "validation", "test"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSplit:
-    """The groups of questions for validation and test; all others are for training."""
+    """The question groups for validation and test; all other groups are for training."""
 
     groups: QuestionGroups
     validation: frozenset[str]
     test: frozenset[str] = frozenset()
 
     def side(self, question: str | bytes) -> Side:
-        """Return the side of rows with this question or digest."""
+        """Return the side for a question or its digest."""
         group = self.groups.group(question)
         return "validation" if group in self.validation else "test" if group in self.test else "train"
 
@@ -38,12 +38,12 @@ class QuestionSplit:
 def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0, test: float = 0) -> QuestionSplit:
     """Choose the validation and test questions.
 
-    An amount below 1 is a share: each group is drawn independently, and the share has a standard deviation of
-    sqrt(share * (1 - share) / groups). A question keeps its side when the data grows, unless its group joins another.
-    An amount of 1 or more is an exact number of groups.
+    An amount below 1 is a share: each group is drawn independently, so the actual share has a standard deviation of
+    sqrt(share * (1 - share) / groups). When data is added, a question keeps its side unless its group is merged with
+    another. An amount of 1 or more is an exact number of groups.
 
     Raises:
-        ConfigError: an amount is invalid, or sets overlap or are empty.
+        ConfigError: an amount is invalid, or the sets overlap or are empty.
     """
     drawn = sorted((xxh3_64_intdigest(f"split {seed} {key}".encode()), key) for key in groups.sizes())
     count = len(drawn)
@@ -59,17 +59,17 @@ def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0,
         else:
             chosen[name] = frozenset(key for hash_value, key in drawn if hash_value >= 2**64 - limit)
         if amount and not chosen[name]:
-            finding = f"{name} {amount:g}, of {count} different questions (near copies count as one)"
-            raise ConfigError(f"{finding}, leaves none for {name}; change the number or add questions")
+            finding = f"{name} {amount:g} of {count} distinct questions (near duplicates count as one)"
+            raise ConfigError(f"{finding} leaves no questions for {name}; change the number or add questions")
     if chosen["validation"] & chosen["test"] or count == len(chosen["validation"]) + len(chosen["test"]):
         request = f"validation {validation:g} and test {test:g}" if test else f"validation {validation:g}"
-        finding = f"{request}, of {count} different questions (near copies count as one)"
-        raise ConfigError(f"{finding}, leaves none for training; change the number or add questions")
+        finding = f"{request} of {count} distinct questions (near duplicates count as one)"
+        raise ConfigError(f"{finding} leaves no questions for training; change the number or add questions")
     return QuestionSplit(groups=groups, validation=chosen["validation"], test=chosen["test"])
 
 
 class SubsetStratum(NamedTuple):
-    """A group of rows with the same share in every subset."""
+    """A stratum of rows, which has the same share in every subset."""
 
     category: str | None
     winner: Winner | None
@@ -77,33 +77,33 @@ class SubsetStratum(NamedTuple):
 
 
 def stratum(category: str | None, winner: Winner | None, models: Iterable[str]) -> SubsetStratum:
-    """Return the stratum of a row."""
+    """Return a row's stratum."""
     return SubsetStratum(category, winner, tuple(sorted(models)))
 
 
 class SubsetSizes(NamedTuple):
-    """Ascending sizes for which there are enough rows, and sizes that are too large."""
+    """The possible subset sizes in ascending order, and the sizes that are too large."""
 
     sizes: tuple[int, ...]
     too_large: tuple[int, ...]
 
 
 def subset_sizes(rows: int, requested: Sequence[int]) -> SubsetSizes:
-    """Split the requested sizes into possible and too large ones."""
+    """Separate the requested sizes into sizes that are possible and sizes that are too large."""
     ascending = tuple(sorted(requested))
     if any(size < 1 for size in ascending):
         raise ConfigError(f"subset size {ascending[0]}: expected at least 1")
     if len(set(ascending)) < len(ascending):
-        raise ConfigError(f"subset sizes {', '.join(map(str, ascending))}: repeated size; give each once")
+        raise ConfigError(f"subset sizes {', '.join(map(str, ascending))}: repeated size; use each size only once")
     possible = bisect_right(ascending, rows)
     return SubsetSizes(ascending[:possible], ascending[possible:])
 
 
 def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDArray[np.intp]:
-    """Return each row's rank, shape (n,), in an order where every prefix is a stratified subset.
+    """Return each row's rank, shape (n,), in an order in which every prefix is a stratified subset.
 
-    Row i is in the subset of size k if its rank is below k. The row order does not matter. Memory: about 60 bytes
-    per row.
+    Row i is in the subset of size k if its rank is below k. The ranks do not depend on the row order. Memory: about 60
+    bytes per row.
     """
     number_of: dict[SubsetStratum, int] = {}
     of_row = array("L")
@@ -114,7 +114,7 @@ def nested_order(rows: Iterable[tuple[str, SubsetStratum]], *, seed: int) -> NDA
     drawn = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
     _refuse_repeated(drawn)
     sort_keys = [(_hash(seed, group[:1]), _hash(seed, group[:2]), _hash(seed, group[:3])) for group in number_of]
-    # Reshuffle winners and pairs in each category: a fixed order would resonate with the van der Corput sequence.
+    # Reshuffle winners and pairs in each category, since a fixed order would resonate with the van der Corput sequence.
     rank_of_stratum = np.empty(len(sort_keys), np.intp)
     rank_of_stratum[sorted(range(len(sort_keys)), key=sort_keys.__getitem__)] = np.arange(len(sort_keys))
     line = np.lexsort((drawn, rank_of_stratum[np.array(of_row, dtype=np.intp)]))
@@ -132,11 +132,10 @@ def _refuse_repeated(hashes: NDArray[np.uint64]) -> None:
     same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     if len(same):
         first, second = order[same[0]] + 1, order[same[0] + 1] + 1
-        raise InputError(f"rows {first} and {second} have the same id; ids must be unique to draw subsets")
+        raise InputError(f"rows {first} and {second} have the same id; subsets require unique ids")
 
 
 def _reversed_bits(count: int, start: int) -> NDArray[np.int64]:
-    """Return the bit-reversed numbers 0 to count - 1, after a digital shift by the low bits of `start`."""
     width = max(count - 1, 0).bit_length()
     numbers = np.arange(count) ^ (start % (1 << width))
     reversed_ = np.zeros(count, np.int64)

@@ -1,4 +1,4 @@
-"""CSV and TSV tables."""
+"""Read CSV and TSV tables."""
 
 import csv
 import io
@@ -32,22 +32,23 @@ def read_table(
     *,
     is_sheet: bool = False,
 ) -> Iterator[Row | Reject]:
-    """Stream the rows of a CSV or TSV file below its header; unusable rows are rejected.
+    """Stream the rows of a CSV or TSV file; unusable rows are yielded as rejects.
 
-    The header is the first non-empty line, or the line near the top with the most known columns.
+    The header is the first non-empty line, or a line near the top that contains more known columns.
 
     Args:
-        stream: the file's bytes, or its lines.
-        file: its name.
-        delimiter: by default taken from a first line such as `sep=;`, else the most frequent one in the header.
-        known: columns that readers look for, in lower case.
-        is_sheet: rows may be shorter than the header, as in a workbook.
+        stream: the file's content as a byte stream or as lines.
+        file: name for errors.
+        delimiter: by default taken from a first line such as `sep=;`, or else the most frequent delimiter in the
+            header.
+        known: names of known columns, in lower case.
+        is_sheet: the table comes from a workbook, so rows may be shorter than the header.
     """
     return _below_survey_lines(_table_rows(stream, file, delimiter, known, is_sheet))
 
 
 def _below_survey_lines(rows: Iterator[Row | Reject]) -> Iterator[Row | Reject]:
-    """Skip Qualtrics' second and third header lines: question texts and `{"ImportId": ...}`."""
+    """Skip the second and third header lines in Qualtrics exports: question texts and `{"ImportId": ...}`."""
     begin = [row for row in (next(rows, None),) if row is not None]
     if begin and isinstance(begin[0], Row) and "ResponseId" in begin[0].data and (second := next(rows, None)):
         ids = second.data.values() if isinstance(second, Row) else ("",)
@@ -62,7 +63,7 @@ def _table_rows(
     known: AbstractSet[str],
     is_sheet: bool,
 ) -> Iterator[Row | Reject]:
-    # The csv module has one limit per process; never lower it.
+    # The field size limit of the csv module is global; never lower it.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_BYTES))
     taken: list[str] = []
     lines = _Lines(stream, file, taken)
@@ -73,7 +74,7 @@ def _table_rows(
         skipped, first, delimiter = skipped + 1, lines.ahead(), stated[1]
     above, head = _from_header(first, lines, delimiter, known)
     lines.put_back(head)
-    # Strict: an unclosed quote would otherwise swallow the rest of the file as one cell.
+    # Strict, since otherwise an unclosed quote turns the rest of the file into a single cell.
     table = csv.reader(lines, delimiter=delimiter or _most_frequent(head[0]), strict=True)
     skipped += above
     header: list[str] | None = None
@@ -95,11 +96,11 @@ def _table_rows(
         except csv.Error as error:
             if header is None or len(taken) > 1 or _is_open(taken[0]):
                 raise _unclosed(file, start, taken, str(error)) from error
-            cells, reason = [], f"not a table row: {error}; check its quotes"
+            cells, reason = [], f"cannot parse the row: {error}; check the quotes"
         else:
             if cells is None:
                 if header is not None and not any_row:
-                    raise InputError(f"{file}: no rows below the header")
+                    raise InputError(f"{file}: contains no rows below the header")
                 return
             if not any(cells):
                 skipped += lines.skip_blank()
@@ -109,10 +110,10 @@ def _table_rows(
                 continue
             if is_sheet:
                 cells += [""] * (len(header) - len(cells))
-            reason = "repeats the header; remove the line" if cells == header else ""
+            reason = "the row repeats the header; remove it" if cells == header else ""
         any_row = True
         if not reason and len(cells) != len(header) and _swallowed(taken, table.dialect, len(header)):
-            raise _unclosed(file, start, taken, f"expected {len(header)} cells as in the header, got {len(cells)}")
+            raise _unclosed(file, start, taken, f"expected {len(header)} cells, as in the header, got {len(cells)}")
         row = reason or _row(file, start, header, cells, taken, is_sheet)
         if isinstance(row, str):
             yield Reject(file, start, row, escape_bad_bytes("".join(taken)).rstrip("\r\n"))
@@ -130,7 +131,7 @@ _UNQUOTED = re.compile(rb'(?:[^"\r\n]++|"[^"]*+")*+')
 
 
 class _Lines:
-    """Lines with Unix, Windows, or old Mac endings, also appended to `taken`, which a new row clears."""
+    """Yields lines, and appends the lines of the current row to `taken`."""
 
     def __init__(self, source: io.BufferedReader | Iterator[bytes], file: str, taken: list[str]) -> None:
         self._stream = source if isinstance(source, io.BufferedReader) else None
@@ -169,8 +170,8 @@ class _Lines:
             return line
         self._parts = line.splitlines(keepends=True)[::-1]
         if len(self._parts) > 1 and len(line) > MAX_ROW_BYTES:
-            finding = f"lines end in CR in a file larger than {megabytes(MAX_ROW_BYTES)}"
-            raise InputError(f"{self._file}: {finding}; save it with Unix or Windows line ends")
+            finding = f"CR line endings are not supported in files larger than {megabytes(MAX_ROW_BYTES)}"
+            raise InputError(f"{self._file}: {finding}; save it with Unix or Windows line endings")
         return self._parts.pop()
 
     def skip_row(self, start: int) -> int:
@@ -196,7 +197,7 @@ class _Lines:
 
 
 def skip_lines(stream: io.BufferedReader, blank: re.Pattern[bytes]) -> int:
-    """Skip the bytes that match `blank`; return the number of line ends."""
+    """Skip the bytes that match `blank`, and return the number of lines skipped."""
     lines = 0
     while end := blank.match(stream.peek(1)).end():  # type: ignore[union-attr]  # matches an empty string too
         lines += stream.read(end).count(b"\n")
@@ -204,14 +205,11 @@ def skip_lines(stream: io.BufferedReader, blank: re.Pattern[bytes]) -> int:
 
 
 _HEADER_WITHIN = 12
-"""Number of lines searched for the header."""
+"""Maximum number of lines to search for the header."""
 
 
 def _from_header(first: str, lines: _Lines, delimiter: str | None, known: AbstractSet[str]) -> tuple[int, list[str]]:
-    """Return the number of lines above the header, and the lines read from there.
-
-    A lower line is the header only if it has at least two known columns and more than the lines above.
-    """
+    """Use the first line, unless a later line has at least two known columns, and more than the lines above it."""
 
     def names_in(line: str) -> set[str]:
         cells: list[str] = []
@@ -221,7 +219,7 @@ def _from_header(first: str, lines: _Lines, delimiter: str | None, known: Abstra
 
     names = names_in(first)
     read, most, header, quotes = [first], len(names & known), 0, first.count('"')
-    wanted = 2  # a second header line follows the first
+    wanted = 2  # there may be a second header line below the first
     while len(read) < (_HEADER_WITHIN if most < 2 or "" in names else wanted) and (line := lines.ahead()):
         further = names_in(line) if quotes % 2 == 0 else set()
         if len(further & known) > max(most, 1):
@@ -234,7 +232,7 @@ def _from_header(first: str, lines: _Lines, delimiter: str | None, known: Abstra
 
 
 def _most_frequent(header: str) -> str:
-    """Return the most frequent separator; spreadsheets write `;` where decimals have a comma."""
+    """Spreadsheets use `;` in locales with decimal commas."""
     return max(_DELIMITERS, key="".join(header.split('"')[::2]).count)
 
 
@@ -242,7 +240,7 @@ def _header(file: str, line: int, cells: list[str]) -> list[str]:
     names = [cell.strip() for cell in cells]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice[:1] == [""]:
-        raise InputError(f"{file}:{line}: {names.count('')} columns without a name in the header; name or delete them")
+        raise InputError(f"{file}:{line}: {names.count('')} columns have no name in the header; name or delete them")
     if twice:
         raise InputError(f'{file}:{line}: column "{twice[0]}" appears twice in the header; rename one')
     return names
@@ -250,12 +248,12 @@ def _header(file: str, line: int, cells: list[str]) -> list[str]:
 
 def _row(file: str, line: int, header: list[str], cells: list[str], taken: list[str], is_sheet: bool) -> Row | str:
     if len(cells) != len(header):
-        way_out = "name all columns in the header" if is_sheet else "quote cells that contain separators"
+        way_out = "give every column a name in the header" if is_sheet else "quote cells that contain separators"
         if sum(map(bool, header)) == 1:
-            way_out += f', or delete the lines above the header if "{max(header)}" is a title'
-        return f"expected {len(header)} cells as in the header, got {len(cells)}; {way_out}"
+            way_out += f', or, if "{max(header)}" is a title, delete the lines above the header'
+        return f"expected {len(header)} cells, as in the header, got {len(cells)}; {way_out}"
     if has_bad_bytes("".join(taken)):
-        return "not UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8), or run: iconv -f WINDOWS-1252 -t UTF-8"
+        return "not valid UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8), or run: iconv -f WINDOWS-1252 -t UTF-8"
     data: dict[str, object] = {}
     for name, cell in zip(header, cells, strict=True):
         try:
@@ -270,7 +268,6 @@ def _is_open(text: str) -> bool:
 
 
 def _swallowed(taken: list[str], dialect: Any, count: int) -> bool:
-    """Return True if a line within a multi-line row is a complete row, so that an earlier quote is unclosed."""
     inner = (line for line in taken[1:] if not _is_open(line))
     with suppress(csv.Error):
         return any(len(cells) == count for cells in csv.reader(inner, dialect))
@@ -280,5 +277,5 @@ def _swallowed(taken: list[str], dialect: Any, count: int) -> bool:
 def _unclosed(file: str, line: int, taken: list[str], finding: str) -> InputError:
     quote = next((index for index, part in enumerate(taken) if _is_open(part)), 0)
     end = f" to {line + len(taken) - 1}" if len(taken) > 1 else ""
-    problem = f"a quote is not closed, so the rows from here are unreadable (lines {line}{end}: {finding})"
-    return InputError(f"{file}:{line + quote}: {problem}; close it, or double quotes within cells")
+    problem = f"a quote is not closed, so the rest of the file is unreadable (lines {line}{end}: {finding})"
+    return InputError(f"{file}:{line + quote}: {problem}; close it, and double any quotes within cells")

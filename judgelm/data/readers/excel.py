@@ -1,4 +1,4 @@
-"""Excel workbooks."""
+"""Read Excel workbooks."""
 
 import csv
 import io
@@ -28,18 +28,18 @@ _ROW_TAGS = (b"<row", b":row", b"</si", b":si>")
 _TAG_BYTES = 4
 _PYTHON_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _WORKBOOK_ERRORS = (BadZipFile, ParseError, zlib.error, EOFError, OSError, *_PYTHON_ERRORS)
-"""Errors of zipfile and openpyxl for damaged content."""
+"""Errors that zipfile and openpyxl raise for damaged files."""
 
 
 def read_workbook(
     source: IO[bytes], file: str, known: AbstractSet[str], sheet: str | None = None
 ) -> Iterator[Row | Reject]:
-    """Stream the rows of one sheet of an Excel workbook; for `known` see `read_table`.
+    """Stream the rows of one sheet of an Excel workbook; for `known`, see `read_table`.
 
-    A merged cell's text is repeated in its first column, in each of its rows with other cells. `sheet` is a name or a
-    1-based number; None means the only sheet with cells.
+    The text of a merged cell is repeated in each of its rows, in the first column. `sheet` is a name or a 1-based
+    number; by default, the only sheet that is not empty.
     """
-    from openpyxl import load_workbook  # optional; the import takes 0.3 s
+    from openpyxl import load_workbook  # optional, and importing it takes 0.3 s
 
     with _workbook_errors(file):
         _check_parts(source)
@@ -50,8 +50,8 @@ def read_workbook(
             filled = [_sheet_index(file, sheet, [each.title for each in formulas])]
         if len(filled) != 1:
             names = ", ".join(formulas[index].title for index in filled) or "none"
-            way_out = "choose one with --sheet NAME (sheet in a build's configuration), or save it as CSV"
-            raise InputError(f"{file}: expected one sheet with cells, got {names}; {way_out}")
+            way_out = "choose a sheet with --sheet NAME (sheet in a build configuration), or save it as CSV"
+            raise InputError(f"{file}: expected one non-empty sheet, got {names}; {way_out}")
         places: dict[int, int] = {}
         lines = _sheet_lines(file, values[filled[0]], formulas[filled[0]], places)
         for row in read_table(lines, file, ",", known, is_sheet=True):
@@ -64,21 +64,22 @@ def _workbook_errors(file: str) -> Iterator[None]:
         yield
     except _WORKBOOK_ERRORS as error:
         finding = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{file}: damaged or not an Excel workbook: {finding}; save it again, or as CSV") from error
+        raise InputError(
+            f"{file}: damaged, or not an Excel workbook: {finding}; save it again, or save it as CSV"
+        ) from error
 
 
 def _check_parts(source: IO[bytes]) -> None:
-    """Reject XML that the parser would keep in memory: long stretches in which no row or text ends."""
     with ZipFile(source) as archive:
         for name in (name for name in archive.namelist() if name.endswith((".xml", ".rels"))):
             size, tail = 0, b""
             with archive.open(name) as part:
                 while block := part.read(_CHUNK):
-                    text = tail + block  # a block may end within a tag
+                    text = tail + block  # a tag may be split between two blocks
                     end = max(map(text.rfind, _ROW_TAGS))
                     size = size + len(block) if end < 0 else len(text) - end
                     tail = block[-_TAG_BYTES:]
-                    if size > 2 * MAX_ROW_BYTES:  # a slightly too long row is only rejected
+                    if size > 2 * MAX_ROW_BYTES:  # slightly longer rows are rejected individually
                         raise ValueError(f"{name} has an unterminated row after {megabytes(2 * MAX_ROW_BYTES)}")
 
 
@@ -88,19 +89,21 @@ def _rows_of(sheet: Any) -> Iterator[Sequence[Any]]:
 
 
 def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) -> Iterator[bytes]:
-    """Yield a sheet's rows as CSV lines; `places` maps a row's first line number to its row number."""
+    """Yield rows as CSV lines, and map each row's first line to its row number in `places`."""
     merged, line = _MergedCells(values), 1
     if merged.count:
-        _warn_once(f"{file}: {merged.count:,} merged cells span several rows; their text is used in each row")
+        _warn_once(f"{file}: {merged.count:,} merged cells span several rows; their text is repeated in each row")
     for number, (stored, written) in enumerate(zip(_rows_of(values), _rows_of(formulas), strict=True), 1):
         if number > _SHEET_ROWS:
             raise ValueError(f"more than {_SHEET_ROWS:,} rows")
-        if not stored:  # a stray cell far below leaves millions of empty rows
+        if not stored:  # a stray cell far below creates millions of empty rows
             continue
         for cell, formula in zip(stored, written, strict=True):
             if cell.value is None and formula.value is not None:
-                finding = f"cell {formula.coordinate}: a formula without a stored value"
-                raise InputError(f"{file}: {finding}; save the file in a spreadsheet once, or as CSV")
+                finding = f"cell {formula.coordinate}: the formula has no stored value"
+                raise InputError(
+                    f"{file}: {finding}; open and save the file in a spreadsheet program, or save it as CSV"
+                )
         texts = merged.filled(number, _texts_of(stored))
         if any(texts):
             text = io.StringIO(newline="")
@@ -121,12 +124,9 @@ def _warn_once(message: str) -> None:
 
 
 class _MergedCells:
-    """The merged cells of a sheet, whose text is stored only in the first row.
+    """The merged cells of a sheet; only their first row stores the text.
 
-    openpyxl's read-only mode skips them, so they are parsed from the end of the sheet's XML.
-
-    Attributes:
-        count: number of merged cells that span several rows.
+    They are parsed from the end of the sheet's XML, because openpyxl skips them in read-only mode.
     """
 
     def __init__(self, sheet: Any) -> None:
@@ -159,7 +159,7 @@ def _sheet_index(file: str, sheet: str, names: list[str]) -> int:
         return names.index(sheet)
     if sheet.isdecimal() and 1 <= int(sheet) <= len(names):
         return int(sheet) - 1
-    raise InputError(f'{file}: no sheet "{sheet}"; choose one of {", ".join(names)}, or its number from 1')
+    raise InputError(f'{file}: sheet "{sheet}" not found; choose one of {", ".join(names)}, or a number (from 1)')
 
 
 def _texts_of(cells: Sequence[Any]) -> list[str]:

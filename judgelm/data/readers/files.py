@@ -1,6 +1,7 @@
-"""Rows of files: JSON lines, a JSON list, CSV, TSV, Parquet, or Excel.
+"""Read rows from JSON lines, JSON lists, CSV, TSV, Parquet, and Excel files.
 
-An unusable row becomes a `Reject`. If reading cannot continue, an `InputError` follows the rows before that point.
+Unusable rows are yielded as `Reject`. If the rest of a file is unreadable, an `InputError` is raised after the rows
+before it.
 """
 
 import io
@@ -46,18 +47,18 @@ def read_rows(
 ) -> Iterator[Row | Reject]:
     """Stream the rows of an input with bounded memory.
 
-    The extension determines the format. Otherwise, Parquet is recognised by its magic bytes and a JSON list by `[`;
-    anything else is JSON lines.
+    The format is determined by the extension. If the extension is unknown, Parquet is detected by its magic bytes and a
+    JSON list by `[`; anything else is parsed as JSON lines.
 
     Args:
         path: a file, a folder, a pattern such as `part-*.jsonl`, a named pipe, or `-` for standard input.
         columns: field -> column in the input.
-        known: fields that readers look for; columns may differ in case and surrounding spaces.
-        once: the input is read only once, so a stream needs no copy on disk.
-        sheet: name or number (from 1) of a workbook's sheet; None for the only one with cells.
+        known: names of known fields; case and surrounding spaces of columns are ignored.
+        once: the input is read only once, so a stream is not copied to disk.
+        sheet: name or 1-based number of a workbook's sheet; by default, the only sheet that is not empty.
 
     Raises:
-        InputError: a file is missing, unreadable, damaged, or has no rows.
+        InputError: a file is missing, unreadable, damaged, or empty.
     """
     files = input_files(path)
     names = {name.casefold() for name in (*known, *(columns or {}).values())} | USUAL_COLUMNS
@@ -73,7 +74,7 @@ def _with_model_names(row: Row | Reject) -> Row | Reject:
 
 
 def first_row(path: str, *, sheet: str | None = None) -> Row | None:
-    """Return the input's first good row, or None."""
+    """Return the input's first usable row, or None."""
     return next((row for row in read_rows(path, sheet=sheet) if isinstance(row, Row)), None)
 
 
@@ -85,15 +86,15 @@ def read_converted(
 
 
 def read_json(path: str) -> Any:
-    """Read a whole file as one JSON value.
+    """Parse a whole file as a single JSON value.
 
     Raises:
-        ValueError: the file is too large, is not one JSON value, or repeats a key.
+        ValueError: the file is too large, is not a single JSON value, or contains duplicate keys.
     """
     with open_input(path) as stream:
         content = stream.read(MAX_WHOLE_BYTES + 1)
     if len(content) > MAX_WHOLE_BYTES:
-        raise ValueError(f"larger than {megabytes(MAX_WHOLE_BYTES)}, the limit for a file that is one JSON value")
+        raise ValueError(f"larger than {megabytes(MAX_WHOLE_BYTES)}, the maximum size for a single JSON value")
     text = content.decode()
     decoder = RowDecoder()
     try:
@@ -111,7 +112,7 @@ def _not_empty(path: str, rows: Iterator[Row | Reject]) -> Iterator[Row | Reject
         any_row = True
         yield row
     if not any_row:
-        raise InputError(f"{shown_name(path)}: no rows; the file is empty")
+        raise InputError(f"{shown_name(path)}: contains no rows")
 
 
 def _dispatch(path: str, known: AbstractSet[str], *, once: bool, sheet: str | None) -> Iterator[Row | Reject]:
@@ -155,16 +156,16 @@ def _read_lines(stream: io.BufferedReader, file: str) -> Iterator[Row | Reject]:
         try:
             data = decoder.decode(line.decode())
         except UnicodeDecodeError as error:
-            reason = f"not UTF-8 at byte {error.start + 1} of the line; save the file as UTF-8"
+            reason = f"invalid UTF-8 at byte {error.start + 1} of the line; save the file as UTF-8"
         except RecursionError:
-            reason = "not usable JSON: nested too deeply; flatten the row"
+            reason = "the JSON is nested too deeply; flatten the row"
         except ValueError as error:
             if not line.strip():
                 line_number += skip_lines(stream, _BLANK)
                 continue
-            torn = "" if line.endswith(b"\n") else " (the file ends here; the last line may be incomplete)"
-            table = "" if row_suffix(file) in _KINDS else ", or give a table the extension .csv or .tsv"
-            reason = f"not JSON: {error}{torn}; write one JSON object per line{table}"
+            torn = "" if line.endswith(b"\n") else " (this is the last line of the file; it may be incomplete)"
+            table = "" if row_suffix(file) in _KINDS else ", or use the extension .csv or .tsv for tables"
+            reason = f"invalid JSON: {error}{torn}; write one JSON object per line{table}"
         else:
             reason = decoder.problem_of(data)
             if type(data) is dict and not reason:
@@ -183,7 +184,7 @@ _MAX_REMEMBERED = 1000
 
 
 class ColumnNames:
-    """Renames columns to the fields that readers look for (`known`) or that the user assigned (field -> column)."""
+    """Renames columns to known fields, or to the fields that the user assigned (field -> column)."""
 
     def __init__(self, assigned: Mapping[str, str], known: Collection[str]) -> None:
         self._assigned = dict(assigned)
@@ -193,7 +194,7 @@ class ColumnNames:
         self._names: dict[tuple[str, ...], dict[str, str] | str] = {}
 
     def renamed(self, rows: Iterable[Row | Reject]) -> Iterator[Row | Reject]:
-        """Yield the renamed rows; rows that lack an assigned column or have a field twice are rejected."""
+        """Yield the renamed rows, rejecting rows with missing assigned columns or with ambiguous names."""
         for row in rows:
             if isinstance(row, Reject):
                 yield row
@@ -223,8 +224,8 @@ class ColumnNames:
         for field, wanted in self._assigned.items():
             columns = [wanted] if wanted in fields else alike.get(_folded(wanted), [])
             if len(columns) != 1:
-                finding = f"several columns match: {', '.join(columns)}" if columns else "not found"
-                return f'column "{wanted}", to be read as "{field}": {finding}; the columns are {", ".join(fields)}'
+                finding = f"it matches several columns: {', '.join(columns)}" if columns else "not found"
+                return f'column "{wanted}", assigned to field "{field}": {finding}; the columns are {", ".join(fields)}'
             if columns[0] in names:
                 return f'column "{wanted}" is assigned to both "{names[columns[0]]}" and "{field}"; choose one'
             names[columns[0]] = field
@@ -235,7 +236,7 @@ class ColumnNames:
                 continue
             if len(columns) > 1:
                 several = " and ".join(f'"{name}"' for name in columns)
-                return f'columns {several} could each be the field "{field}"; rename all but one'
+                return f'columns {several} all match the field "{field}"; rename all but one'
             if columns:
                 names[columns[0]] = field
         return {name: field for name, field in names.items() if name != field or name in self._assigned}

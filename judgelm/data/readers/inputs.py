@@ -1,6 +1,6 @@
-"""Inputs as byte streams: a file, a folder, a pattern, a named pipe, or standard input.
+"""Open inputs as byte streams: files, folders, patterns, named pipes, and standard input.
 
-gzip and zstd are recognised by their first bytes. A stream that a command reads twice is kept on disk.
+Compression is detected from the first bytes. Standard input and pipes are copied to disk if they are read twice.
 """
 
 import bz2
@@ -35,27 +35,27 @@ _MAGIC: tuple[tuple[bytes, Compression], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
-"""Bytes after `BZh` and a digit: a block, or the end of an empty file."""
+"""The bytes that follow `BZh` and a digit: a block, or the end of an empty file."""
 
 _FOREIGN = (
-    (b"\x04\x22\x4d\x18", "compressed by lz4; unpack it with lz4 -d"),
-    (b"\x1f\x9d", "compressed by compress; unpack it with uncompress"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive; unpack it first"),
-    (b"Rar!\x1a\x07", "a RAR archive; unpack it first"),
-    (b"ARROW1\x00\x00", "an Arrow file; save the table as Parquet"),
-    (b"\xff\xff\xff\xff", "an Arrow stream; save the table as Parquet"),
-    (b"version https://git-lfs", "a Git LFS pointer and not the file itself; run git lfs pull"),
-    (b"<!DOCTYPE html", "a web page; download the file itself"),
-    (b"<html", "a web page; download the file itself"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4; decompress it with lz4 -d"),
+    (b"\x1f\x9d", "compressed with compress; decompress it with uncompress"),
+    (b"7z\xbc\xaf\x27\x1c", "is a 7-Zip archive; extract it first"),
+    (b"Rar!\x1a\x07", "is a RAR archive; extract it first"),
+    (b"ARROW1\x00\x00", "is an Arrow file; save the table as Parquet"),
+    (b"\xff\xff\xff\xff", "is an Arrow stream; save the table as Parquet"),
+    (b"version https://git-lfs", "is a Git LFS pointer, not the file itself; run git lfs pull"),
+    (b"<!DOCTYPE html", "is a web page; download the file itself"),
+    (b"<html", "is a web page; download the file itself"),
 )
 _TAR_AT = 257
 _HEAD = 512
 
 
 def input_files(path: str) -> list[str]:
-    """Return the files of one input: the file itself, the files in a folder, or the matches of a pattern.
+    """Return the files for one input: the file itself, the row files in a folder, or the files that match a pattern.
 
-    A folder's row files are sorted by name; hidden files and names that begin with an underscore are skipped.
+    Files are sorted by name. In folders, names that begin with a dot or an underscore are skipped.
     """
     file = Path(path)
     if path == "-" or (file.exists() and not file.is_dir()):
@@ -66,19 +66,19 @@ def input_files(path: str) -> list[str]:
         files = [name for name in sorted(glob.glob(path, recursive=True)) if not Path(name).is_dir()]
         if files:
             return files
-        raise InputError(f"{path}: no file matches this pattern; check it")
+        raise InputError(f"{path}: no files match this pattern")
     raise _missing(file)
 
 
 def all_input_files(paths: Sequence[str]) -> list[str]:
-    """Return the files of several inputs."""
+    """Return the files for all inputs, or raise an InputError if a file is repeated."""
     files = [file for path in paths for file in input_files(path)]
     seen: dict[object, str] = {}
     for file in files:
         identity = _identity(file)
         if identity in seen:
             also = "" if seen[identity] == file else f", also as {seen[identity]}"
-            raise InputError(f"{file}: given twice{also}; give each file once")
+            raise InputError(f"{file}: passed twice{also}; pass each file only once")
         seen[identity] = file
     return files
 
@@ -97,10 +97,15 @@ def _folder_files(folder: Path) -> list[str]:
         if file.name[0] not in "._" and suffix in _ROW_SUFFIXES and not file.is_dir():
             kinds.setdefault(suffix, []).append(str(file))
     if not kinds:
-        raise InputError(f"{folder}: no row files ({', '.join(_ROW_SUFFIXES)}) in this folder; name the files")
+        raise InputError(
+            f"{folder}: no row files ({', '.join(_ROW_SUFFIXES)}) in this folder; pass the files themselves"
+        )
     if len(kinds) > 1:
         some = f"{folder}/*{next(iter(kinds))}"
-        raise InputError(f"{folder}: files of several formats ({', '.join(kinds)}); choose some, such as {some}")
+        raise InputError(
+            f"{folder}: the files have different formats ({', '.join(kinds)}); choose one format with a "
+            f"pattern such as {some}"
+        )
     return next(iter(kinds.values()))
 
 
@@ -115,7 +120,7 @@ def _missing(file: Path) -> InputError:
 
 
 def is_stream(path: str | Path) -> bool:
-    """Return True for standard input (`-`), named pipes and devices, which can be read only once."""
+    """Return True if the input can be read only once: standard input (`-`), named pipes, and devices."""
     if str(path) == "-":
         return True
     try:
@@ -126,18 +131,19 @@ def is_stream(path: str | Path) -> bool:
 
 
 def shown_name(path: str) -> str:
-    """Return the name of an input for errors and rejects."""
+    """Return the name to use for an input in errors and rejects."""
     return "<stdin>" if path == "-" else path
 
 
 @contextmanager
 def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a file or stream, decompressed and without a byte-order mark.
+    """Open a file or stream; decompress it and strip its byte-order mark.
 
-    With `once`, streams need no copy on disk.
+    Pass `once` to avoid copying streams to disk.
 
     Raises:
-        InputError: the input is unreadable, damaged, neither text nor Parquet, or a stream already read with `once`.
+        InputError: the input is unreadable, damaged, in an unsupported format, or a stream that was already read with
+            `once`.
     """
     name = shown_name(path)
     with _as_input_errors(name, None), _opened(path, once=once) as stream:
@@ -149,7 +155,7 @@ def open_input(path: str, *, once: bool = False) -> Iterator[io.BufferedReader]:
         with _as_input_errors(name, compression):
             unpacked = _buffered(_unpacked(stream, compression))
             if inner := _compression(unpacked.peek(_HEAD)[:_HEAD]):
-                raise InputError(f"{name}: compressed twice, by {compression} and {inner}; unpack it first")
+                raise InputError(f"{name}: compressed twice, with {compression} and {inner}; decompress it first")
             _check_head(name, unpacked)
             yield unpacked
 
@@ -173,7 +179,7 @@ def _unpacked(stream: io.BufferedReader, compression: Compression) -> io.RawIOBa
     if compression == "gzip":
         return cast(io.RawIOBase, gzip.GzipFile(fileobj=stream))
     if compression == "zstd":
-        import pyarrow  # the standard library has no zstd before Python 3.14; the import takes 0.1 s
+        import pyarrow  # Python before 3.14 does not include zstd; importing pyarrow takes 0.1 s
 
         return cast(io.RawIOBase, _Pulled(pyarrow.CompressedInputStream(stream, "zstd").read))
     return _Pulled(_unpacked_blocks(stream, bz2.BZ2Decompressor if compression == "bzip2" else lzma.LZMADecompressor))
@@ -195,7 +201,7 @@ class _Pulled(io.RawIOBase):
 def _unpacked_blocks(
     source: io.BufferedReader, start: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
 ) -> Callable[[int], bytes]:
-    """Read concatenated bzip2 or xz streams. The library's own readers stop silently at a damaged second one."""
+    """Read concatenated bzip2 or xz streams. The standard readers stop silently if the second stream is damaged."""
     decompressor = start()
 
     def read(size: int) -> bytes:
@@ -203,7 +209,7 @@ def _unpacked_blocks(
         while True:
             packed = b""
             if decompressor.eof:
-                packed = decompressor.unused_data.lstrip(b"\0")  # xz pads streams with zeros
+                packed = decompressor.unused_data.lstrip(b"\0")  # xz streams may be padded with zeros
                 while not packed and (block := source.read(BUFFER)):
                     packed = block.lstrip(b"\0")
                 if not packed:
@@ -224,8 +230,8 @@ def _as_input_errors(name: str, compression: Compression | None) -> Iterator[Non
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if compression is None or (isinstance(error, OSError) and error.errno is not None):
             finding = (isinstance(error, OSError) and error.strerror) or error
-            raise InputError(f"{name}: cannot read: {finding}; check its permissions and the disk") from error
-        way_out = f"copy or download it again; {compression} -t checks it"
+            raise InputError(f"{name}: cannot read: {finding}; check the file permissions and the disk") from error
+        way_out = f"copy or download it again; to check it, run {compression} -t"
         raise InputError(f"{name}: damaged {compression} file: {error}; {way_out}") from error
 
 
@@ -234,11 +240,11 @@ def _check_head(name: str, stream: io.BufferedReader) -> None:
     if head.startswith(codecs.BOM_UTF8):
         stream.read(len(codecs.BOM_UTF8))
     elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{name}: the text is UTF-16; save it as UTF-8")
+        raise InputError(f"{name}: encoded as UTF-16; save it as UTF-8")
     elif head.startswith(b"PK\x03") and row_suffix(name) != ".xlsx":
-        raise InputError(f"{name}: a zip archive; unpack it first, or name an Excel workbook .xlsx")
+        raise InputError(f"{name}: is a zip archive; extract it first (Excel workbooks must have the extension .xlsx)")
     elif head[_TAR_AT:].startswith(b"ustar"):
-        raise InputError(f"{name}: a tar archive; unpack it first")
+        raise InputError(f"{name}: is a tar archive; extract it first")
     for magic, finding in _FOREIGN:
         if head.startswith(magic):
             raise InputError(f"{name}: {finding}")
@@ -254,11 +260,9 @@ def _opened(path: str, *, once: bool) -> Iterator[io.BufferedReader]:
 
 
 class _StreamCache:
-    """The bytes read from a stream, kept in an unnamed file so that every reader starts at the beginning."""
-
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the stream
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - stays open as long as the stream
         self._size = 0
 
     def reader(self) -> io.BufferedReader:
@@ -282,7 +286,9 @@ class _StreamCache:
 
 
 _STREAMS: dict[object, tuple[io.BufferedReader, _StreamCache | None]] = {}
-"""The open streams of this process. They stay open, because the identity of a closed pipe could be reused."""
+"""The streams opened by this process. They are never closed, because a new pipe could reuse a closed pipe's
+identity.
+"""
 
 
 def _open_stream(path: str, *, once: bool) -> io.BufferedReader:
@@ -300,7 +306,7 @@ def _open_stream(path: str, *, once: bool) -> io.BufferedReader:
 
 @contextmanager
 def seekable(stream: io.BufferedReader) -> Iterator[IO[bytes]]:
-    """Yield the stream if it is a plain file, else a copy on disk."""
+    """Yield the stream itself if it is a seekable file, else a copy on disk."""
     if isinstance(stream.raw, io.FileIO) and stream.seekable():
         yield stream
         return

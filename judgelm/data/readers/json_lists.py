@@ -1,4 +1,4 @@
-"""JSON lists, streamed one row at a time."""
+"""Stream JSON lists one row at a time."""
 
 import codecs
 import io
@@ -21,14 +21,14 @@ _IN_TEXT = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _OUTSIDE = re.compile(r'[^"\[\]{}]*+')
 _RAW_DECODE = json.JSONDecoder().raw_decode
 _CUT_TOKEN = 16
-"""An error this close to the end of the buffer may come from a truncated literal or escape."""
+"""An error this close to the end of the buffer may be caused by a truncated literal or escape."""
 
 WRAPPERS = ("data", "rows", "examples", "instances", "samples", "items", "records")
-"""Fields in which an object may hold the rows of a file."""
+"""Names of fields that may contain a file's list of rows."""
 
 
 class _Source:
-    """The rest of the file, partly in memory; bytes that are not UTF-8 become lone surrogates."""
+    """Buffers the rest of the file; invalid UTF-8 bytes become lone surrogates."""
 
     def __init__(self, stream: io.BufferedReader, chunk: int) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class _Source:
         self.decoder = RowDecoder()
 
     def more(self) -> None:
-        """Drop consumed text and read more; at least doubles the rest, so re-reading a row stays linear."""
+        """Read more. The buffer at least doubles, so parsing long rows takes linear time."""
         rest = self.text[self.position :]
         self.dropped += self.position
         data = self._stream.read(max(self._chunk, min(len(rest), MAX_ROW_BYTES + 1 - len(rest))))
@@ -57,7 +57,6 @@ class _Source:
         self.position = position
 
     def next_character(self) -> str:
-        """Return the next character that is not white space, without consuming it."""
         while True:
             self.advance(_WHITE.match(self.text, self.position).end())  # type: ignore[union-attr]
             if self.position < len(self.text) or self.ended:
@@ -70,7 +69,7 @@ class _Source:
             pattern = _IN_TEXT if in_text else _OUTSIDE
             end = pattern.match(self.text, self.position).end()  # type: ignore[union-attr]
             self.advance(end)
-            if end >= len(self.text) - in_text and not self.ended:  # a final backslash belongs to the next chunk
+            if end >= len(self.text) - in_text and not self.ended:  # keep a final backslash for the next chunk
                 self.more()
                 continue
             sign = self.text[end : end + 1]
@@ -90,27 +89,24 @@ class _ValueTooLongError(Exception):
 
 
 class _BrokenListError(Exception):
-    """The list is unreadable from the source's position onwards."""
+    """The list is unreadable from the current position onwards."""
 
 
 def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
-    """Stream the rows of a JSON list of objects; `stream` has no byte-order mark.
+    """Stream the rows of a JSON list of objects; `stream` must not have a byte-order mark.
 
-    A broken list raises an InputError after the rows before that point.
+    If the list is broken, an InputError is raised after the rows before that point.
     """
     yield from _until_broken(_Source(stream, chunk), file, _elements)
 
 
 def read_wrapped(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
-    """Stream the rows of a JSON object's list under one of `WRAPPERS`; other fields are skipped. See `read_list`."""
+    """Like `read_list`, for a JSON object with the list in one of the fields `WRAPPERS`; other fields are skipped."""
     yield from _until_broken(_Source(stream, chunk), file, _fields)
 
 
 def is_wrapped(head: str) -> bool:
-    """Return True if a file begins with one object that holds its rows in a list, not with JSON lines.
-
-    In JSON lines, the first line is a complete object, and more text follows.
-    """
+    """Return True if a file is a JSON object that contains the rows in a list, and not JSON lines."""
     line, _, more = head.lstrip(_WHITESPACE).partition("\n")
     if not line.startswith("{") or (more.strip(_WHITESPACE) and is_json(line)):
         return False
@@ -138,9 +134,9 @@ def _until_broken(
     try:
         yield from read(source, file)
         if source.next_character():
-            raise _BrokenListError("text after the end of the JSON list")
+            raise _BrokenListError("found text after the end of the JSON list")
     except (_BrokenListError, _ValueTooLongError) as broken:
-        way_out = "fix the file here, or write one JSON object per line"
+        way_out = "fix the file at this point, or write one JSON object per line"
         raise InputError(f"{file}:{source.line}: {broken}; {way_out}") from broken
 
 
@@ -155,7 +151,7 @@ def _fields(source: _Source, file: str) -> Iterator[Row | Reject]:
         _separator(source, ":", "a field's name")
         if source.next_character() == "[" and name in WRAPPERS:
             if wrapper:
-                raise _BrokenListError(f'two lists of rows, "{wrapper}" and "{name}"; keep one of them')
+                raise _BrokenListError(f'found two lists of rows, "{wrapper}" and "{name}"; keep only one')
             wrapper = str(name)
             yield from _elements(source, file)
         else:
@@ -171,7 +167,7 @@ def _separator(source: _Source, expected: str, after: str) -> str:
     separator = source.next_character()
     if not separator or separator not in expected:
         names = " or ".join(f'"{character}"' for character in expected)
-        finding = f'got "{separator}"' if separator else "got the end of the file"
+        finding = f'got "{separator}"' if separator else "but the file ends"
         raise _BrokenListError(f"broken JSON list: expected {names} after {after}, {finding}")
     source.advance(source.position + 1)
     return separator
@@ -202,7 +198,7 @@ def _element(source: _Source, file: str) -> Row | Reject:
     raw = source.text[source.position : end] if source.dirty or problem or type(value) is not dict else ""
     source.advance(end)
     if source.dirty and has_bad_bytes(raw):
-        problem = "not UTF-8; save the file as UTF-8"
+        problem = "not valid UTF-8; save the file as UTF-8"
     if type(value) is dict and not problem:
         return Row(file, line, value)
     reason = problem or "expected a JSON object in the list; write one object per row"
@@ -210,11 +206,10 @@ def _element(source: _Source, file: str) -> Row | Reject:
 
 
 def _decode(source: _Source) -> tuple[object, int]:
-    """Decode the value that begins here; return it and its end."""
     while True:
         try:
             value, end = source.decoder.raw_decode(source.text, source.position)
-            # A number at the end of the buffer may continue in the next chunk.
+            # A number at the end of the buffer may be continued in the next chunk.
             if (end < len(source.text) or source.ended) and end - source.position <= MAX_ROW_BYTES:
                 return value, end
         except json.JSONDecodeError as error:
@@ -222,11 +217,11 @@ def _decode(source: _Source) -> tuple[object, int]:
             if source.ended or not cut:
                 raise _BrokenListError(_finding(source, error)) from error
         except (RecursionError, ValueError) as error:
-            raise _BrokenListError(f"not usable JSON: {error}") from error
+            raise _BrokenListError(f"invalid JSON: {error}") from error
         if len(source.text) - source.position > MAX_ROW_BYTES:
             finding = f"longer than {megabytes(MAX_ROW_BYTES)}"
             if source.text[source.position] not in '"[{':
-                raise _BrokenListError(f"a number {finding}")
+                raise _BrokenListError(f"a number is {finding}")
             raise _ValueTooLongError(f"a field's name is {finding}")
         source.more()
 

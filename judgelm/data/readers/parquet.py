@@ -1,4 +1,4 @@
-"""Parquet files."""
+"""Read Parquet files."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from judgelm.errors import InputError
 
 _BATCH_ROWS = 1024
 _VALUE_BYTES = 8
-"""Minimum size of a value in memory."""
+"""Minimum memory used by a value, in bytes."""
 
 
 def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
-    """Stream the rows of an open file or a path; null cells are None."""
-    import pyarrow.parquet  # the import takes 0.3 s
+    """Stream the rows of a Parquet file, given as an open file or a path."""
+    import pyarrow.parquet  # importing it takes 0.3 s
 
     rows = 0
     try:
@@ -35,10 +35,10 @@ def read_parquet(source: str | IO[bytes], file: str) -> Iterator[Row | Reject]:
                 yield Reject(file, rows, problem, raw_text(data)) if problem else Row(file, rows, data)
     except pyarrow.ArrowMemoryError as error:
         way_out = "write it with smaller pages (data_page_size) or smaller row groups"
-        raise InputError(f"{file}: after {rows} rows a page does not fit into memory: {error}; {way_out}") from error
+        raise InputError(f"{file}: the page after row {rows} does not fit into memory: {error}; {way_out}") from error
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         finding = str(error).splitlines()[0] if str(error) else type(error).__name__
-        finding = f"damaged or not Parquet, after {rows} rows: {finding}"
+        finding = f"damaged, or not a Parquet file (after {rows} rows): {finding}"
         raise InputError(f"{file}: {finding}; copy or download it again") from error
 
 
@@ -48,9 +48,9 @@ def _text_paths(metadata: Any) -> list[str]:
 
 
 def _parquet_values(parquet: Any, compact: Any) -> Iterator[dict[str, Any] | None]:
-    """Yield each row's values, read in batches by size; None for a row above `MAX_ROW_BYTES`.
+    """Yield the values of each row, or None if the row exceeds `MAX_ROW_BYTES`.
 
-    `compact` is the same file with dictionary-encoded strings, which take 1.5 times as long to read.
+    `compact` is the same file opened with dictionary-encoded strings, which take 1.5 times as long to read.
     """
     metadata = parquet.metadata
     for (size, reader), indices in groupby(
@@ -65,7 +65,7 @@ def _parquet_values(parquet: Any, compact: Any) -> Iterator[dict[str, Any] | Non
 
 
 def _batch_rows(index: int, parquet: Any, compact: Any) -> tuple[int, Any]:
-    """Return the number of rows to read at a time (0 if the average row is too long), and the file to read from."""
+    """Return the batch size in rows (0 if the average row is too large) and the file to read from."""
     group = parquet.metadata.row_group(index)
     columns, rows = [group.column(place) for place in range(group.num_columns)], max(group.num_rows, 1)
     row_bytes = max(group.total_byte_size, _VALUE_BYTES * sum(column.num_values for column in columns), 1) / rows
@@ -120,7 +120,7 @@ def _unpacked_bytes(array: Any) -> int:
 def _refuse_doubled(file: str, fields: list[Any], inside: str) -> None:
     for name, count in Counter(field.name for field in fields).items():
         if count > 1:
-            raise InputError(f'{file}: column "{inside}{name}" appears {count} times; rename or leave out all but one')
+            raise InputError(f'{file}: column "{inside}{name}" appears {count} times; rename or remove all but one')
     for field in fields:
         nested = [field.type.field(index) for index in range(field.type.num_fields)]
         _refuse_doubled(file, nested, f"{inside}{field.name}.")

@@ -1,4 +1,4 @@
-"""Rows of files, and rejects: unusable rows with the reason."""
+"""Rows read from files, and rejects: unusable rows with the reason."""
 
 import json
 import math
@@ -29,7 +29,7 @@ _NUMBERS = re.compile(r"\s*+(?:\[\s*+)?(-?\d+(?:\.\d+)?(?:[\s,]+-?\d+(?:\.\d+)?)
 
 
 def row_suffix(name: str) -> str:
-    """Return the lower-case extension of a file's type, such as `.csv` for `a.CSV.gz`; may be empty."""
+    """Return the lower-case extension without compression, such as `.csv` for `a.CSV.gz`."""
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
     if suffixes and suffixes[-1] in COMPRESSED_SUFFIXES:
         suffixes.pop()
@@ -38,9 +38,9 @@ def row_suffix(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a file, with methods that check its fields.
+    """A row of a file, with methods to read and validate its fields.
 
-    `line` counts from 1. In Parquet it is the row number; in a JSON list, the line where the row begins.
+    `line` is the 1-based line where the row begins, or the row number in a Parquet file.
     """
 
     file: str
@@ -48,19 +48,19 @@ class Row:
     data: dict[str, object]
 
     def error(self, finding: str) -> InputError:
-        """Return an error with file and line."""
+        """Return an error that includes the file and line."""
         return InputError(f"{self.file}:{self.line}: {finding}")
 
     def field_error(self, name: str, finding: str) -> InputError:
-        """Return an error with file, line and field."""
+        """Return an error that includes the file, line, and field."""
         return self.error(f'field "{name}": {finding}')
 
     def with_data(self, data: dict[str, object]) -> "Row":
-        """Return a row with other fields and the same location."""
+        """Return a row with the same location but different fields."""
         return Row(self.file, self.line, data)
 
     def text(self, name: str, needs: str) -> str:
-        """Return a string field, which may be empty."""
+        """Return a string field; empty strings are allowed."""
         value = self.data.get(name)
         if isinstance(value, str) and (value.isascii() or encodable(value)):
             return value
@@ -68,14 +68,14 @@ class Row:
 
     def _text_error(self, name: str, needs: str) -> InputError:
         if name not in self.data:
-            return self.error(f'field "{name}" is missing; each row needs {needs}')
+            return self.error(f'field "{name}" is missing; each row must contain {needs}')
         value = self.data[name]
         if isinstance(value, str):
             return self.field_error(name, "contains half a surrogate pair, which UTF-8 cannot encode; remove it")
         if value is None:
             return self.field_error(name, 'expected text, got null or NaN; write "" for empty text')
         if isinstance(value, list | dict) and row_suffix(self.file) in (".csv", ".tsv"):
-            finding = f"expected text, got a list in Python's notation, {describe(value)}"
+            finding = f"expected text, got a Python list: {describe(value)}"
             return self.field_error(name, f"{finding}; write plain text, or save the table as JSON lines")
         if isinstance(value, int | float):
             quoted = json.dumps(json.dumps(value))
@@ -101,7 +101,7 @@ class Row:
         return self.data.get(name) not in (None, "")
 
     def text_list(self, name: str, count: int | None = None) -> tuple[str, ...]:
-        """Return a list of `count` strings (by default at least one), which may be JSON in a table cell."""
+        """Return a list of `count` strings, or of one or more by default; a table cell may contain a JSON list."""
         value = list_value(self.data[name])
         expected = f"{count} strings" if count else "a list of strings"
         if not isinstance(value, list):
@@ -110,11 +110,11 @@ class Row:
             raise self.field_error(name, f"expected {expected}, got {len(value)}")
         for text in value:
             if not isinstance(text, str) or not encodable(text):
-                raise self.field_error(name, f"expected {expected}, got {describe(text)} in the list")
+                raise self.field_error(name, f"expected {expected}, but the list contains {describe(text)}")
         return tuple(value)
 
     def numbered_texts(self, pattern: str, needs: str) -> tuple[str, ...]:
-        """Return the fields named by `pattern` with 1, 2, 3, ... for `{}`, at least two."""
+        """Return two or more text fields, named by replacing `{}` in `pattern` with 1, 2, 3, ..."""
         texts = [self.text(pattern.format(1), needs), self.text(pattern.format(2), needs)]
         while self.data.get(name := pattern.format(len(texts) + 1)) is not None:
             texts.append(self.text(name, needs))
@@ -122,15 +122,15 @@ class Row:
         return tuple(texts)
 
     def refuse_left_over(self, pattern: str, count: int) -> None:
-        """Reject numbered fields that are not read, such as `answer_0`, or `answer_4` without `answer_3`.
+        """Reject numbered fields that would be ignored, such as `answer_0`, or `answer_4` if `answer_3` is missing.
 
-        `{}` in `pattern` stands for the number or letter. The first `count` fields are read.
+        The first `count` fields are allowed.
         """
         for name in _left_over_names(tuple(self.data), pattern, count):
             if (value := self.data[name]) not in (None, ""):
                 first, last = (1, count) if pattern.format(1) in self.data else ("a", ascii_lowercase[count - 1])
                 read = f"judgelm reads only {pattern.format(first)} to {pattern.format(last)}"
-                way_out = "number the fields without gaps, or remove this field"
+                way_out = "number the fields consecutively, or remove this field"
                 raise self.field_error(name, f"contains {describe(value)}, but {read}; {way_out}")
 
     def reference(self, name: str = "reference") -> str | None:
@@ -141,7 +141,7 @@ class Row:
         return text if text and text.strip() else None
 
     def images(self) -> tuple[str, ...]:
-        """Return the images in `images` or `image`: URLs unchanged, paths relative to the file's folder."""
+        """Return the images in `images` or `image`. Relative paths are resolved against the file's folder."""
         name = "images" if self.data.get("images") else "image"
         value = list_value(self.data.get(name))
         if not value:
@@ -151,11 +151,11 @@ class Row:
     def image(self, name: str, image: object) -> str:
         """Return one image path or URL."""
         if not isinstance(image, str) or not image or not encodable(image):
-            raise self.field_error(name, f"expected the image path as a string, got {describe(image)}; write its path")
+            raise self.field_error(name, f"expected the image path as a string, got {describe(image)}")
         return image if image.startswith(_URLS) else str(Path(self.file).parent / image)
 
     def id(self, names: Sequence[str] = ID_FIELDS) -> str | None:
-        """Return the stripped id from the first field that has one. Tables with gaps write `1` as `1.0`."""
+        """Return the id, stripped, from the first field with a value; `1.0` is read as `1`."""
         for name in names:
             value = self.data.get(name)
             if value is None or value == "":
@@ -168,17 +168,17 @@ class Row:
                 return str(value)
             if isinstance(value, float) and value.is_integer():
                 return str(int(value))
-            raise self.field_error(name, f"expected text or a whole number as the id, got {describe(value)}")
+            raise self.field_error(name, f"expected the id to be text or a whole number, got {describe(value)}")
         return None
 
     def required_id(self, name: str, use: str) -> str:
-        """Return the id in a field, needed for `use`."""
+        """Return the id in a required field; the error for a missing field includes `use`."""
         if (value := self.id((name,))) is None:
             raise self.error(f'field "{name}" is missing; {use}')
         return value
 
     def extras(self, known: Collection[str]) -> dict[str, object]:
-        """Return the row's `metadata` and all fields that are not `known`."""
+        """Return `metadata`, merged with all fields that are not in `known`."""
         extras = {name: value for name, value in self.data.items() if name not in known}
         own = extras.get("metadata")
         if isinstance(own, dict):
@@ -187,7 +187,7 @@ class Row:
         return extras
 
     def number(self, name: str) -> float:
-        """Return a finite number; strings are parsed."""
+        """Return a finite number, parsing strings."""
         value, parsed = self.data.get(name), math.nan
         with suppress(ValueError):
             parsed = float(value) if isinstance(value, str) else as_float(value)
@@ -196,7 +196,7 @@ class Row:
         return parsed
 
     def numbers(self, name: str, count: int) -> tuple[float, ...]:
-        """Return `count` finite numbers: `[8, 6, 5]`, or `8 6 5` in a table."""
+        """Return `count` finite numbers from a list such as `[8, 6, 5]`, or a string such as `8 6 5`."""
         value = self.data[name]
         if count == 1 and not isinstance(value, str | list):
             return (self.number(name),)
@@ -217,7 +217,6 @@ class Row:
 
 @lru_cache
 def _left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[str, ...]:
-    """Return the names that match a pattern, ignoring case and spaces, beyond the first `count`."""
     numbers = pattern.format(1) in names
     prefix, _, suffix = pattern.partition("{}")
     index = "[0-9]+" if numbers else "[a-z]"
@@ -228,7 +227,7 @@ def _left_over_names(names: tuple[str, ...], pattern: str, count: int) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """An unusable row. `raw` is its text or, above a million characters, its start and length."""
+    """An unusable row. `raw` is its text, truncated if longer than a million characters."""
 
     file: str
     line: int
@@ -242,28 +241,28 @@ class Reject:
 
     @property
     def message(self) -> str:
-        """The reason with file and line."""
+        """The reason, preceded by the file and line."""
         return f"{self.file}:{self.line}: {self.reason}"
 
     @property
     def kind(self) -> str:
-        """The reason without numbers and ids, to count similar rejects together."""
+        """The reason with numbers and ids removed, so that similar rejects are counted together."""
         return re.sub(r"\d++(?:\.\d+)?+(?! MB)", "N", _PARTICULARS.sub(r"\1 ...", self.reason))
 
 
 def too_long(file: str, line: int, start: str) -> Reject:
-    """Return the reject for a row above the size limit."""
+    """Return the reject for a row that exceeds the size limit."""
     reason = f"the row exceeds the size limit ({megabytes(MAX_ROW_BYTES)} and a million lines); shorten or split it"
     return Reject(file, line, reason, f"{escape_bad_bytes(start[:_RAW_SHOWN])} [... cut here]")
 
 
 def escape_bad_bytes(text: str) -> str:
-    r"""Show undecodable bytes (`surrogateescape`) as `\xNN`."""
+    r"""Replace undecodable bytes (`surrogateescape`) with `\xNN`."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def has_bad_bytes(text: str) -> bool:
-    """Return True if text decoded with `surrogateescape` was not UTF-8."""
+    """Return True if the text, decoded with `surrogateescape`, was not valid UTF-8."""
     return not text.isascii() and _BAD_BYTE.search(text) is not None
 
 
@@ -302,7 +301,7 @@ class RejectCounts:
         self._first.setdefault(reject.kind, reject)
 
     def lines(self) -> list[str]:
-        """Return `3 rows: REASON (first: FILE:LINE)`, most frequent first."""
+        """Return lines such as `3 rows: REASON (first: FILE:LINE)`, most frequent first."""
         return [
             self._first[kind].message
             if count == 1
@@ -313,7 +312,7 @@ class RejectCounts:
 
 @dataclass(slots=True, kw_only=True)
 class FileUse:
-    """Counts the used and rejected rows of a file, to detect a file without usable rows."""
+    """Counts used and rejected rows, to detect files that have no usable rows."""
 
     path: str
     expected: str
@@ -331,7 +330,7 @@ class FileUse:
         self.on_reject(reject)
 
     def require_used(self) -> None:
-        """Raise an error at the end of a file if no row was used."""
+        """Raise an error if no row was used; call this at the end of the file."""
         if not self.used and self._first is not None:
             raise no_usable_row(self.path, self.expected, self.rejected, self._first)
 
@@ -344,24 +343,24 @@ def convert_rows(
     expected: str,
     on_reject: OnReject = raise_reject,
 ) -> Iterator[T]:
-    """Convert each row. An InputError from `convert` rejects the row, which by default raises an error.
+    """Convert each row. Rows for which `convert` raises an InputError are rejected; by default this raises an error.
 
     Raises:
-        InputError: no row is usable, or `on_reject` raises.
+        InputError: there are no usable rows, or `on_reject` raises an error.
     """
     values = _values(rows, convert, FileUse(path=path, expected=expected, on_reject=on_reject))
     yield from (value for value in values if not isinstance(value, Reject))
 
 
 def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[Row], T]:
-    """Wrap a converter to reject rows with the id of an earlier row."""
+    """Wrap a converter so that rows with repeated ids are rejected."""
     seen: set[str] = set()
 
     def read(row: Row) -> T:
         value = convert(row)
         name = id_of(value)
         if name in seen:
-            raise row.error(f"id {json.dumps(name)} appeared before in this file; ids must be unique")
+            raise row.error(f"id {json.dumps(name)} appears more than once in this file; ids must be unique")
         seen.add(name)
         return value
 
@@ -371,7 +370,7 @@ def unique(convert: Callable[[Row], T], id_of: Callable[[T], str]) -> Callable[[
 def convert_or_reject(
     rows: Iterable[Row | Reject], convert: Callable[[Row], T], *, path: str, expected: str
 ) -> Iterator[T | Reject]:
-    """Convert rows like `convert_rows`, but yield the rejects too."""
+    """Like `convert_rows`, but also yield the rejects."""
     return _values(rows, convert, FileUse(path=path, expected=expected, on_reject=lambda reject: None))
 
 
@@ -393,15 +392,15 @@ def _values(rows: Iterable[Row | Reject], convert: Callable[[Row], T], use: File
 
 
 def no_usable_row(path: str, expected: str, count: int, first: Reject) -> InputError:
-    """Return the error for a file without a usable row."""
+    """Return the error for a file that has no usable rows."""
     hint = _hint(expected, first)
-    return InputError(f"{path}: no usable row ({count:,} read); first reject: {first.message}{hint}")
+    return InputError(f"{path}: no usable rows ({count:,} read); first reject: {first.message}{hint}")
 
 
 def _hint(expected: str, reject: Reject) -> str:
-    needs = "" if expected in reject.reason else f"; each row needs {expected}"
+    needs = "" if expected in reject.reason else f"; each row must contain {expected}"
     fields = _fields(reject)
-    has = "" if not fields or fields in reject.reason else f"; its fields are {fields}"
+    has = "" if not fields or fields in reject.reason else f"; the row's fields are {fields}"
     return f"{needs}{has}"
 
 

@@ -1,4 +1,4 @@
-"""Row values: decoding, conversion, and display in errors."""
+"""Decode row values, convert them, and format them for error messages."""
 
 import ast
 import hashlib
@@ -25,7 +25,7 @@ _NAN_CELLS = frozenset({"NaN", "nan"})
 
 
 class RowDecoder:
-    """Decodes JSON and reports duplicate keys and infinite numbers. NaN becomes null."""
+    """Decodes JSON and detects duplicate keys and infinite numbers. NaN becomes None."""
 
     def __init__(self) -> None:
         self._problem = ""
@@ -35,17 +35,17 @@ class RowDecoder:
         )
 
     def decode(self, text: str) -> object:
-        """Decode JSON; raises ValueError or RecursionError."""
+        """Decode JSON, or raise a ValueError or RecursionError."""
         self._problem, self._infinite = "", False
         return self._decoder.decode(text)
 
     def raw_decode(self, text: str, position: int) -> tuple[object, int]:
-        """Return the value that begins at a position, and its end."""
+        """Decode the value at a position; return it and its end position."""
         self._problem, self._infinite = "", False
         return self._decoder.raw_decode(text, position)
 
     def problem_of(self, value: object) -> str:
-        """Return the problem of the last decoded value, or an empty string."""
+        """Return an error message for the last decoded value, or an empty string."""
         return self._problem or (infinite_number(value) if self._infinite else "")
 
     def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -53,7 +53,9 @@ class RowDecoder:
         if len(data) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            self._problem = f"key {json.dumps(twice, ensure_ascii=False)} appears twice in one object; keep one of them"
+            self._problem = (
+                f"key {json.dumps(twice, ensure_ascii=False)} appears twice in the same object; keep only one"
+            )
         return data
 
     def _constant(self, name: str) -> float | None:
@@ -66,15 +68,15 @@ class RowDecoder:
 
 
 def infinite_number(value: object) -> str:
-    """Return the problem if a row has an infinite number, else an empty string."""
+    """Return an error message if a row contains an infinite number, else an empty string."""
     found = _found(value, lambda leaf: isinstance(leaf, float) and math.isinf(leaf))
     if found is None:
         return ""
-    return f'field "{found[0]}": expected a finite number, got {raw_text(found[1])}; write null for a missing one'
+    return f'field "{found[0]}": expected a finite number, got {raw_text(found[1])}; write null for a missing value'
 
 
 def bytes_in(value: object) -> str:
-    """Return the problem if a row has bytes, else an empty string."""
+    """Return an error message if a row contains bytes, else an empty string."""
     found = _found(value, lambda leaf: isinstance(leaf, bytes))
     return "" if found is None else f'field "{found[0]}": contains bytes, which JSON cannot encode; drop the column'
 
@@ -93,7 +95,7 @@ def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, obje
 
 
 def plain_value(value: object) -> object:
-    """Return a Parquet value as in JSON: null for NaN, strings for dates. Bytes stay bytes."""
+    """Convert a Parquet value to JSON types: NaN to None, and dates to strings. Bytes are not converted."""
     if value is None or isinstance(value, str | bool | int | bytes):
         return value
     if isinstance(value, float):
@@ -108,7 +110,7 @@ def plain_value(value: object) -> object:
 
 
 def raw_text(value: object) -> str:
-    """Return a value as JSON for errors and rejects."""
+    """Format a value as JSON for errors and rejects."""
     return json.dumps(value, ensure_ascii=False, default=_shown)
 
 
@@ -117,12 +119,12 @@ def _shown(value: object) -> str:
 
 
 def cell_value(cell: str) -> object:
-    """Parse a table cell: None for NaN, a list or dict from a Python literal (as pandas writes it), else the text.
+    """Parse a table cell: NaN as None, and lists and dicts written by pandas as Python literals.
 
-    JSON is not parsed because an answer may be JSON.
+    JSON stays text, because an answer may be JSON.
 
     Raises:
-        ValueError: the cell looks like a Python literal but is not one.
+        ValueError: the cell looks like a Python literal but cannot be parsed.
     """
     if cell in _NAN_CELLS:
         return None
@@ -135,10 +137,10 @@ def cell_value(cell: str) -> object:
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         if not _LIKE_PYTHON.fullmatch(text):
             return cell
-        finding = f"looks like a list in Python's notation but cannot be parsed: {_reason(error)}"
+        finding = f"looks like a Python list but cannot be parsed: {_reason(error)}"
         raise ValueError(f"{finding}; {_OTHER_FILE}") from error
     if _strings_in_a_row(text):
-        raise ValueError(f"a numpy list without commas between its strings: {text[:40]!r}; {_OTHER_FILE}")
+        raise ValueError(f"is a numpy list with no commas between the strings: {text[:40]!r}; {_OTHER_FILE}")
     return value
 
 
@@ -170,18 +172,20 @@ def _literal(text: str) -> list[object] | dict[str, object]:
 
 def _of_literal(value: object, depth: int) -> object:
     if depth > _MAX_LITERAL_DEPTH:
-        raise ValueError(f"nested more than {_MAX_LITERAL_DEPTH} deep")
+        raise ValueError(f"nested more than {_MAX_LITERAL_DEPTH} levels deep")
     if isinstance(value, list | tuple):
         return [_of_literal(part, depth + 1) for part in value]
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: _of_literal(part, depth + 1) for name, part in value.items()}
     if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise ValueError(f"JSON has no {type(value).__name__} like {str(value)[:40]}")
+    raise ValueError(
+        f"contains a value of type {type(value).__name__}, which is not JSON-serializable: {str(value)[:40]}"
+    )
 
 
 def _strings_in_a_row(text: str) -> bool:
-    """Return True if two string literals follow each other, as in numpy's `['a' 'b']`."""
+    """Return True if two string literals are adjacent, as in numpy's `['a' 'b']`."""
     tokens = (token.type for token in tokenize.generate_tokens(io.StringIO(text).readline))
     real = [token for token in tokens if token not in (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)]
     return any(pair == (tokenize.STRING, tokenize.STRING) for pair in pairwise(real))
@@ -193,7 +197,7 @@ MODEL_FIELDS = frozenset(
     | {"generator", "generator_1", "generator_2", "response_model"}
     | {f"answer{index}_model_id" for index in range(1, 27)}
 )
-"""Fields with model names."""
+"""Fields that contain model names."""
 
 _SHOWN = 60
 _WHOLE = re.compile(r"(-?[1-9]\d*|0)\.0+")
@@ -230,7 +234,7 @@ _BLANKS = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]+")
 
 
 def model_name(name: str) -> str:
-    """Return a model name without surrounding spaces, including zero-width ones."""
+    """Strip spaces from a model name, including zero-width spaces."""
     return name if name[:1].isalnum() and name[-1:].isalnum() else _OUTER_BLANKS.sub("", name)
 
 
@@ -245,7 +249,7 @@ def strip_model_names(data: dict[str, object]) -> None:
 
 
 def similar_names_notes(names: Iterable[str]) -> list[str]:
-    """Return a note for each group of model names that differ only in case or spaces."""
+    """Return a warning for each group of model names that differ only in case or spaces."""
     groups: dict[str, dict[str, None]] = {}
     for name in names:
         groups.setdefault(_BLANKS.sub("", name).casefold(), {})[name] = None
@@ -258,19 +262,19 @@ def similar_names_notes(names: Iterable[str]) -> list[str]:
 
 
 def whole_number(text: str) -> str:
-    """Return `1` for `1.0`, other strings unchanged."""
+    """Return `1` for `1.0`; other strings are unchanged."""
     match = _WHOLE.fullmatch(text)
     return text if match is None else match[1]
 
 
 def content_id(question: str, answers: Sequence[str], reference: str | None) -> str:
-    """Return an id for a row without one: a hash of its content."""
+    """Return a hash of a row's content, used as the id if the row has no id."""
     content = json.dumps([question, *answers, reference]).encode()
     return f"c-{hashlib.blake2b(content, digest_size=8).hexdigest()}"
 
 
 def as_float(value: object) -> float:
-    """Convert to float; return NaN for other types and integers that are too large."""
+    """Convert to float, or return NaN if the value is not a number or is too large."""
     try:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
     except OverflowError:

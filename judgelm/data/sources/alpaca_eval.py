@@ -1,7 +1,7 @@
-"""AlpacaEval's judgments, as rows to judge and, for win rates, as comparisons of a model with a baseline.
+"""Read AlpacaEval's judgments as rows to judge, or, for win rates, as comparisons of a model with a baseline.
 
-They are published as annotations, or as three tables without repeated texts. `output_1` comes from the baseline,
-`output_2` from the model; for `preference` see `alpaca_eval_label`.
+They are published either as annotations or as three normalised tables. `output_1` is the baseline's output, and
+`output_2` the model's. For `preference`, see `alpaca_eval_label`.
 
 Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
 """
@@ -37,12 +37,12 @@ _TABLES: Mapping[str, tuple[str, ...]] = {
 
 
 def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read annotations; a repeated judgment is rejected."""
+    """Read annotations, rejecting repeated judgments."""
     yield from converted_annotations(files, partial(_entry, set()), on_reject)
 
 
 def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
-    """Convert each annotation in files or the three tables, given its row with texts and its id."""
+    """Convert each annotation in the files or the three tables; `convert` takes the row with its texts, and its id."""
     if not are_tables(files):
         for path in files:
             yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
@@ -58,7 +58,7 @@ def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T]
 
 
 def are_tables(files: Sequence[str]) -> bool:
-    """Return True for the three tables."""
+    """Return True if the files are the three tables."""
     return {Path(path).stem for path in files} == _TABLES.keys()
 
 
@@ -66,7 +66,7 @@ def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for row in read_rows(path):
         if not isinstance(row, Row) or any(name not in row.data for name in names):
-            raise InputError(f"{path}: expected a table with the columns {', '.join(names)}; give the published file")
+            raise InputError(f"{path}: expected a table with the columns {', '.join(names)}; pass the published file")
         for name in names:
             columns[name].append(row.data[name])
     return columns
@@ -84,7 +84,7 @@ def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]
 def _index(row: Row, name: str, rows: int) -> int:
     index = row.data[name]
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < rows:
-        raise row.field_error(name, f"expected a row number below {rows}, got {describe(index)}; give matching tables")
+        raise row.field_error(name, f"expected a row number below {rows}, got {describe(index)}; pass matching tables")
     return index
 
 
@@ -115,12 +115,12 @@ _DIFFICULTY = "instruction_difficulty"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """An instruction answered by a baseline and by a model.
+    """An instruction with the outputs of a baseline and of a model.
 
     Attributes:
-        index: id of the instruction, if any; a table of difficulties may use it.
-        preference: P(the model's output is better); None if the judge failed.
-        lengths: characters of the baseline's and the model's output.
+        index: id of the instruction, if any; can be used to look up its difficulty.
+        preference: P(the model's output is better), or None if the judge failed.
+        lengths: lengths of the baseline's and the model's output in characters.
     """
 
     instruction: str
@@ -152,7 +152,7 @@ def _comparison(row: Row) -> Comparison:
 
 def _preference(row: Row) -> float | None:
     if "preference" not in row.data:
-        raise row.error(f'field "preference" is missing; each row needs {_COMPARISON_NEEDS}')
+        raise row.error(f'field "preference" is missing; each row must contain {_COMPARISON_NEEDS}')
     value = row.data["preference"]
     if value in (None, "") or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -163,19 +163,19 @@ def _preference(row: Row) -> float | None:
 
 
 def read_difficulties(path: str) -> dict[str, float]:
-    """Read each instruction's difficulty by text or index (AlpacaEval's `instruction_difficulty.csv`)."""
+    """Read AlpacaEval's `instruction_difficulty.csv`: instruction (or its index) -> difficulty."""
 
     def read(row: Row) -> tuple[str, float]:
         name = row.optional_text("instruction") or row.id(("index", "id", ""))
         if name is None or _DIFFICULTY not in row.data:
-            raise row.error(f"no instruction or index with {_DIFFICULTY}")
+            raise row.error(f"the row must contain an instruction (or index) and {_DIFFICULTY}")
         return name, row.number(_DIFFICULTY)
 
     return dict(read_converted(path, read, expected=f"instruction (or index), {_DIFFICULTY}"))
 
 
 def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
-    """Return True for two files of AlpacaEval outputs."""
+    """Return True if the paths are two files of AlpacaEval outputs."""
     if len(paths) != 2:
         return False
     rows = [first_row(path, sheet=sheet) for path in paths]
@@ -185,7 +185,7 @@ def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
 def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None) -> Iterator[Row | Reject]:
     """Join the outputs of two models by instruction; the second file is held in memory.
 
-    A row without a partner, or with a repeated instruction, is rejected.
+    Rows with no counterpart in the other file, and repeated instructions, are rejected.
     """
     partners: dict[str, Row] = {}
     for row in _outputs(second_path, sheet):
@@ -197,14 +197,14 @@ def join_outputs(first_path: str, second_path: str, *, sheet: str | None = None)
         if isinstance(row, Reject):
             yield row
         elif (partner := partners.pop(str(row.data["instruction"]), None)) is None:
-            yield reject_row(row, InputError(f"no row of {second_path} has this instruction"))
+            yield reject_row(row, InputError(f"this instruction is not in {second_path}"))
         else:
             joined = {name: value for name, value in row.data.items() if name not in ("output", "generator")}
             joined |= {"output_1": row.data["output"], "output_2": partner.data["output"]}
             joined |= {"generator_1": row.data.get("generator"), "generator_2": partner.data.get("generator")}
             yield row.with_data(joined)
     for row in partners.values():
-        yield reject_row(row, InputError(f"no row of {first_path} has this instruction"))
+        yield reject_row(row, InputError(f"this instruction is not in {first_path}"))
 
 
 def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
@@ -217,11 +217,13 @@ def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
         instruction = row.data.get("instruction")
         if not isinstance(instruction, str) or "output" not in row.data:
             if not any_good:
-                finding = "expected AlpacaEval outputs (instruction, output) to join two input files"
+                finding = "only AlpacaEval outputs (instruction, output) can be joined from two input files"
                 raise row.error(f"{finding}; found the fields {', '.join(row.data) or 'none'}")
             yield reject_row(row, InputError(f'field "instruction": expected text, got {describe(instruction)}'))
         elif instruction in seen:
-            yield reject_row(row, InputError("this instruction appeared before in this file; keep one output"))
+            yield reject_row(
+                row, InputError("this instruction appears more than once in this file; keep only one output")
+            )
         else:
             any_good = True
             seen.add(instruction)

@@ -1,6 +1,7 @@
-"""Types of a question's answer. The paper names eight types but not its rules; these are judgelm's.
+"""Determine the type of a question's answer. The paper defines the eight types; the rules are judgelm's own.
 
-Except for yes and no, they depend only on the question. The first matching rule decides. Source: QA-Judge, Table 13.
+Except for yes and no, the type depends only on the question. The first matching rule is used. Source: QA-Judge, Table
+13.
 """
 
 import re
@@ -11,7 +12,7 @@ AnswerType = Literal["place", "name", "job", "date", "number", "year", "bool", "
 
 
 ANSWER_TYPES: tuple[AnswerType, ...] = ("string", "place", "name", "job", "date", "number", "year", "bool")
-"""In the order of the paper's Table 1, with Bool last."""
+"""Sorted as in the paper's Table 1, with Bool last."""
 
 
 _BOOL = re.compile(
@@ -76,7 +77,7 @@ _RULES: tuple[tuple[AnswerType, tuple[re.Pattern[str], ...]], ...] = (
 
 
 def answer_type(question: str, golds: Sequence[str] = ()) -> AnswerType:
-    """Return the type of a question's answer; `golds` are its gold answers, if known."""
+    """Return the type of a question's answer; `golds` are the gold answers, if known."""
     plain = [gold.strip().rstrip(".!").lower() for gold in golds]
     if plain and all(gold in ("yes", "no") for gold in plain):
         return "bool"

@@ -1,8 +1,8 @@
-"""Dialogues in a row's fields, and the question with two answers formed from two dialogues.
+"""Parse dialogues in a row's fields, and convert two dialogues to a question with two answers.
 
-A field holds chat messages (`role` and `content`, or ShareGPT's `from` and `value`), an HH-RLHF string, or one string.
-A question with one user turn is its text. Longer dialogues are written as `User: ...` and `Assistant: ...`, separated
-by blank lines.
+A field may contain chat messages (`role` and `content`, or ShareGPT's `from` and `value`), an HH-RLHF string, or a
+plain string. If there is only one user turn, its text is the question. Longer dialogues are formatted as `User: ...`
+and `Assistant: ...`, separated by blank lines.
 """
 
 import json
@@ -30,7 +30,7 @@ _HH_TURN = re.compile(r"(?:\A\s*|\n\n)(Human|Assistant):")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A message of a dialogue with its images."""
+    """A message in a dialogue, and its images."""
 
     role: Role
     text: str
@@ -38,7 +38,7 @@ class Turn:
 
 
 def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, ...]:
-    """Return the turns in a field (at least one); `alone` is the role of a string that is not a dialogue."""
+    """Parse the turns in a field (at least one). A plain string is a single turn with the role `alone`."""
     value = row.data.get(name)
     messages = message_list([value] if isinstance(value, dict) and {"role", "from"} & value.keys() else value)
     if messages is not None:
@@ -46,14 +46,14 @@ def read_turns(row: Row, name: str, *, alone: Role, needs: str) -> tuple[Turn, .
             raise row.field_error(name, "expected chat messages, got none; remove the row")
         return tuple(_read_turn(row, f"{name}[{index}]", message) for index, message in enumerate(messages))
     if isinstance(value, list | dict):
-        finding = f"expected a text or a list of chat messages, got {describe(value)}"
-        raise row.field_error(name, f'{finding}; write it as one text or as [{{"role": ..., "content": ...}}]')
+        finding = f"expected text or a list of chat messages, got {describe(value)}"
+        raise row.field_error(name, f'{finding}; write it as a string or as [{{"role": ..., "content": ...}}]')
     text = row.text(name, needs)
     return _hh_turns(text) or (Turn(alone, text),)
 
 
 def message_list(value: object) -> list[dict[str, object]] | None:
-    """Return a list of objects, even if written as JSON or a Python literal; else None."""
+    """Return a list of objects, parsing JSON and Python literals, or None if the value is not a list of objects."""
     if isinstance(value, str):
         text, value = value, list_value(value)
         if not isinstance(value, list) and text.lstrip().startswith("[{"):
@@ -93,7 +93,7 @@ def _part(row: Row, where: str, part: object) -> str | tuple[str, ...]:
         image = image.get("url") if isinstance(image, dict) else image
         if image is not None or row.data.get("images") or row.data.get("image"):
             return () if image is None else (row.image(where, image),)
-    raise row.field_error(where, f"expected parts of text or images, got {describe(part)}; remove the row")
+    raise row.field_error(where, f"expected text or image parts, got {describe(part)}; remove the row")
 
 
 def _calls(message: Mapping[str, object]) -> str:
@@ -119,7 +119,7 @@ def _hh_turns(text: str) -> tuple[Turn, ...]:
 
 
 def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, name: str) -> tuple[Turn, ...]:
-    """Return the whole dialogue of one side, whose field has the answer with or without the prompt."""
+    """Return the full dialogue of one side; its field may or may not include the prompt."""
     if not prompt or side[0].role == "assistant":
         return prompt + side
     prompt_texts = [turn.text.strip() for turn in prompt if turn.role != "system"]
@@ -128,24 +128,26 @@ def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, na
     if side_texts[: len(prompt_texts)] == prompt_texts or (len(prompt_texts) == 1 and prompt_texts[0] in users):
         has_system = any(turn.role == "system" for turn in side)
         return side if has_system else tuple(turn for turn in prompt if turn.role == "system") + side
-    raise row.field_error(name, "the dialogue does not contain the prompt; remove the prompt, or keep only the answer")
+    raise row.field_error(
+        name, "the dialogue does not contain the prompt; remove the prompt field, or keep only the answer"
+    )
 
 
 def question_and_answers(
     row: Row, names: tuple[str, str], sides: tuple[tuple[Turn, ...], tuple[Turn, ...]]
 ) -> tuple[str, tuple[str, str], tuple[str, ...]]:
-    """Return the shared dialogue as a question, the last turn of each side as the answers, and the images."""
+    """Return the shared dialogue as the question, the last turn of each side as the answers, and the images."""
     for name, side in zip(names, sides, strict=True):
         if side[-1].role != "assistant":
-            finding = f"expected the assistant's turn last, got the {side[-1].role}'s"
-            raise row.field_error(name, f"{finding}; cut the dialogue after an answer, or remove the row")
+            finding = f"the last turn must be the assistant's, got the {side[-1].role}'s"
+            raise row.field_error(name, f"{finding}; truncate the dialogue after an answer, or remove the row")
     first, second = sides
     shared = 0
     while shared < min(len(first), len(second)) and first[shared] == second[shared]:
         shared += 1
     if len(first) != len(second) or shared < len(first) - 1:
         finding = f"{names[0]} and {names[1]} differ at turn {shared + 1} of {len(first)} and {len(second)}"
-        raise row.error(f"{finding}, before the last one; cut both after that turn, or remove the row")
+        raise row.error(f"{finding}, before the last turn; truncate both after that turn, or remove the row")
     if not any(turn.role == "user" for turn in first[:-1]):
         raise row.error(f"no question before the answers in {names[0]} and {names[1]}; add a prompt")
     images = tuple(image for turn in first[:-1] for image in turn.images)
@@ -153,7 +155,7 @@ def question_and_answers(
 
 
 def render_turns(turns: tuple[Turn, ...]) -> str:
-    """Return a single user turn unchanged, and several turns with their speakers."""
+    """Return a single user turn unchanged; label several turns with their speakers."""
     if len(turns) == 1 and turns[0].role == "user":
         return turns[0].text
     return "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
@@ -164,12 +166,12 @@ _DIALOGUE_NEEDS = "turns, or conversation_a and conversation_b"
 
 
 def dialogue_sample(row: Row) -> Sample:
-    """Read a dialogue. Its turns become metadata; question, answers, and reference are from the last turn."""
+    """Read a dialogue. The turns become metadata; question, answers, and reference are from the last turn."""
     turns = row.data["turns"] if "turns" in row.data else turns_of_sides(row)
     last = turns[-1] if isinstance(turns, list) and turns else None
     if not isinstance(last, dict) or not isinstance(last.get("answers"), list) or not last["answers"]:
         finding = f'expected a list of {{"question": ..., "answers": [...]}}, got {describe(turns)}'
-        raise row.field_error("turns", f"{finding}; put the answers next to their question")
+        raise row.field_error("turns", f"{finding}; store the answers together with their question")
     last_turn = {"question": last.get("question"), "answers": last["answers"], "reference": last.get("reference")}
     whole = row.with_data(last_turn | {name: row.data[name] for name in last_turn if row.data.get(name) is not None})
     answers, reference = whole.text_list("answers"), whole.reference()
@@ -191,9 +193,9 @@ def dialogue_sample(row: Row) -> Sample:
 
 
 def turns_of_sides(row: Row) -> list[dict[str, object]]:
-    """Return the turns of two assistants' dialogues with the same user turns.
+    """Merge the dialogues of two assistants with the same user turns.
 
-    `turn` is the user turn after which the vote was cast; later turns are removed.
+    `turn` is the user turn after which the vote was cast; later turns are dropped.
     """
     sides = [_asked_and_answered(row, name) for name in _SIDES]
     voted = row.data.get("turn")
@@ -214,7 +216,9 @@ def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
         turns[:2] = [Turn(turns[1].role, f"{turns[0].text}\n\n{turns[1].text}")]
     roles = [turn.role for turn in turns]
     if roles != ["user", "assistant"] * (len(turns) // 2):
-        raise row.field_error(name, "expected alternating user and assistant turns, an answer last; remove the row")
+        raise row.field_error(
+            name, "expected alternating user and assistant turns that end with an answer; remove the row"
+        )
     return [(question.text, answer.text) for question, answer in zip(turns[::2], turns[1::2], strict=True)]
 
 

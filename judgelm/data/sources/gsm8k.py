@@ -1,4 +1,4 @@
-"""GSM8K and GSM-Symbolic: solutions, pairs of a correct and a wrong solution, and questions."""
+"""Read GSM8K and GSM-Symbolic: solutions, pairs of a correct and a wrong solution, and questions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,13 +20,13 @@ _GSM8K = "GSM8K"
 
 
 def first_fields(path: str) -> set[str]:
-    """Return the field names of the first good row."""
+    """Return the field names in the first usable row."""
     first = first_row(path)
     return set() if first is None else set(first.data)
 
 
 def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read GSM8K's model solutions, or its questions."""
+    """Read GSM8K's model solutions or questions."""
     for path in files:
         needs = ("question", "ground_truth") if "ground_truth" in first_fields(path) else ("question", "answer")
         make = partial(_gsm8k_entries, gold_field=needs[1])
@@ -36,12 +36,12 @@ def load_gsm8k(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
     if {"instance", "original_id"} <= row.data.keys():
-        raise row.error("a row of GSM-Symbolic; import it as gsm-symbolic")
+        raise row.error("this is a GSM-Symbolic row; import the file as gsm-symbolic")
     question = row.text("question", "question, answer")
     worked = row.text(gold_field, "question, answer")
     gold = canonical(worked, "number") if "####" in worked or gold_field == "ground_truth" else None
     if gold is None:
-        raise row.field_error(gold_field, 'no final number after "####"; give GSM8K\'s files')
+        raise row.field_error(gold_field, 'no final number after "####"; pass GSM8K\'s files')
     metadata = {"data_set": _GSM8K, "solution": worked}
     question_sample = Sample(id=f"gsm8k-{row_number}", question=question, answers=(), reference=gold, metadata=metadata)
     if gold_field == "answer":
@@ -53,7 +53,7 @@ def _gsm8k_entries(row: Row, row_number: int, gold_field: str) -> list[Entry]:
 def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
     solved = {name: value for name, value in row.data.items() if isinstance(value, dict) and "solution" in value}
     if not solved:
-        raise row.error('no model has a "solution" in this row; give example_model_solutions.jsonl')
+        raise row.error('no model in this row has a "solution"; pass example_model_solutions.jsonl')
     solutions = []
     for model, value in solved.items():
         answer = row.with_data(value).text("solution", "solution, is_correct")
@@ -64,10 +64,10 @@ def _solutions(row: Row, gold: str) -> list[tuple[str, str, bool]]:
 
 
 def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return all pairs of a correct and a wrong solution, ordered by model name so that the order reveals nothing."""
+    """Return all pairs of a correct and a wrong solution, sorted by model so that the order does not leak the label."""
     gold = canonical(row.text("ground_truth", "question, ground_truth"), "number")
     if gold is None:
-        raise row.field_error("ground_truth", "no final number; give GSM8K's solutions")
+        raise row.field_error("ground_truth", "no final number; pass GSM8K's solutions")
     question = row.text("question", "question, ground_truth")
     entries: list[Entry | Reject] = []
     for first, second in combinations(sorted(_solutions(row, gold)), 2):
@@ -80,7 +80,7 @@ def gsm8k_pairs(row: Row, row_number: int) -> list[Entry | Reject]:
 
 
 def judged_answer(question: Sample, model: str, answer: str, *, truth: bool) -> Entry:
-    """Return one model's answer to a question, with its ground truth."""
+    """Return a model's answer to a question, along with its ground truth."""
     name, metadata = f"{question.id}/{model}", {**question.metadata, "source_id": question.id}
     sample = replace(question, id=name, answers=(answer,), answer_models=(model,), metadata=metadata)
     known = {
@@ -103,13 +103,12 @@ _MAIN_FILE = re.compile(r"symbolic|main", re.IGNORECASE)
 def load_gsm_symbolic(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     """Read GSM-Symbolic's questions."""
     for path in files:
-        known = first_fields(path) >= set(_GSM_SYMBOLIC_NEEDS)  # else report the missing fields
+        known = first_fields(path) >= set(_GSM_SYMBOLIC_NEEDS)  # otherwise, report the missing fields
         make = partial(_gsm_symbolic_entry, data_set=_gsm_symbolic_set(path) if known else _GSM_SYMBOLIC)
         yield from convert_file(path, Shape(name=_GSM_SYMBOLIC, needs=_GSM_SYMBOLIC_NEEDS), make, on_reject)
 
 
 def _gsm_symbolic_set(path: str) -> str:
-    """Return `GSM-Symbolic`, `GSM-Symbolic-P1`, or `GSM-Symbolic-P2` from the file or folder name."""
     name, folder = Path(path).name, Path(path).absolute().parent.name
     variants = {variant.upper() for text in (name, folder) for variant in _GSM_VARIANT.findall(text)}
     if len(variants) == 1:
@@ -118,7 +117,7 @@ def _gsm_symbolic_set(path: str) -> str:
         return _GSM_SYMBOLIC
     named = " and ".join(sorted(variants)) or "none"
     finding = f"the file and folder names must contain exactly one of symbolic, p1, and p2, got {named}"
-    raise InputError(f"{path}: {finding}; name it as published: GSM_symbolic.jsonl, GSM_p1.jsonl, or GSM_p2.jsonl")
+    raise InputError(f"{path}: {finding}; use its published name: GSM_symbolic.jsonl, GSM_p1.jsonl, or GSM_p2.jsonl")
 
 
 def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
@@ -126,7 +125,7 @@ def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
     worked = row.text("answer", ", ".join(_GSM_SYMBOLIC_NEEDS))
     gold = canonical(worked, "number") if "####" in worked else None
     if gold is None:
-        raise row.field_error("answer", 'no final number after "####"; give GSM-Symbolic\'s files')
+        raise row.field_error("answer", 'no final number after "####"; pass GSM-Symbolic\'s files')
     original = _number(row, "original_id")
     metadata = {"data_set": data_set, "solution": worked, "template": template, "original_id": original}
     if isinstance(row.data.get("canary"), str):
@@ -138,7 +137,7 @@ def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
 def _number(row: Row, name: str) -> int:
     value = row.data.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise row.field_error(name, f"expected a number from 0, got {describe(value)}")
+        raise row.field_error(name, f"expected a whole number of at least 0, got {describe(value)}")
     return value
 
 

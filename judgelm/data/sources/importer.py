@@ -1,11 +1,11 @@
-"""Import of published benchmarks into judgelm's format.
+"""Import published benchmarks into judgelm's format.
 
     OUT.jsonl            rows in the plain format
     OUT.protocol.json    metric definition, input hashes, and counts
     OUT.truth.jsonl      rows for correctness studies, if the benchmark has them
     OUT.rejects.jsonl    unusable rows, if any
 
-Either all files are written, at the end, or none.
+If the import fails, no files are written.
 """
 
 import json
@@ -30,10 +30,7 @@ _LABELS = ("winner", "scores", "score")
 
 @dataclass(slots=True, kw_only=True)
 class ImportResult:
-    """The result of an import.
-
-    `winners` counts rows by pair label; `scores` counts score labels.
-    """
+    """The result of an import; `winners` maps each pair label, or `scores`, to its number of rows."""
 
     benchmark: Source
     rows: int = 0
@@ -45,7 +42,7 @@ class ImportResult:
     paths: list[Path] = field(default_factory=list)
 
     def count(self, entry: Entry) -> None:
-        """Count one row."""
+        """Count a row."""
         self.rows += 1
         self.truths += entry.truth is not None
         label = next((name for name in _LABELS if name in entry.row), None)
@@ -60,19 +57,19 @@ class ImportResult:
 def import_benchmark(
     name: str, files: Sequence[str], out: str | Path, *, overwrite: bool = False, reading: Reading = AS_WRITTEN
 ) -> ImportResult:
-    """Read a benchmark's published files and write them in judgelm's format.
+    """Convert a benchmark's published files to judgelm's format.
 
-    `files` are those listed in the protocol; a folder stands for its Parquet files. `out` is the `.jsonl` file for
-    rows; the other files are named after it. `reading` is only for preference sets.
+    Pass the `files` listed in the protocol, or a folder of Parquet files. Rows are written to `out`, a `.jsonl` file;
+    the other output files are named after it. `reading` applies only to preference sets.
 
     Raises:
         ConfigError: the benchmark is unknown, or the files or `out` are invalid.
-        InputError: a file has the wrong format or no usable row.
+        InputError: a file has the wrong format or contains no usable rows.
         RunError: the output exists or cannot be written.
     """
     benchmark, protocol = get_benchmark(name), protocol_of(get_benchmark(name))
     if not files:
-        raise ConfigError(f"{name}: no file given; expected {protocol.files}")
+        raise ConfigError(f"{name}: no files given; expected {protocol.files}")
     if "-" in files:
         raise ConfigError(f"{name}: cannot import from standard input; save it as a file first")
     files = [name for file in files for name in published_files(file)]
@@ -83,7 +80,7 @@ def import_benchmark(
         with DatasetFiles(folder, "jsonl") as written:
             for entry in _entries(benchmark, files, reading, result.rejects.append):
                 if entry.row["id"] in seen:
-                    raise InputError(f"{name}: repeated id {entry.row['id']!r}; give each published file once")
+                    raise InputError(f"{name}: repeated id {entry.row['id']!r}; pass each published file only once")
                 seen.add(entry.row["id"])
                 result.count(entry)
                 written.write(stem, entry.row)
@@ -92,7 +89,7 @@ def import_benchmark(
             if not result.rows:
                 if result.rejects:
                     raise no_usable_row(", ".join(files), protocol.files, len(result.rejects), result.rejects[0])
-                raise InputError(f"{', '.join(files)}: no row is usable as {name}; expected {protocol.files}")
+                raise InputError(f"{', '.join(files)}: contains no usable {name} rows; expected {protocol.files}")
             for reject in result.rejects:
                 written.write(f"{stem}.rejects", asdict(reject))
             for part in _PARTS:
@@ -101,7 +98,7 @@ def import_benchmark(
         path = folder / f"{stem}.protocol.json"
         path.write_text(text, encoding="utf-8", errors="backslashreplace")  # lone surrogates as JSON escapes
     except OSError as error:
-        raise RunError(f"{out}: cannot write: {error.strerror or error}; choose another place") from error
+        raise RunError(f"{out}: cannot write: {error.strerror or error}; choose a different location") from error
     result.paths = [path for part in _PARTS if (path := folder / f"{stem}{part}").exists()]
     return result
 
@@ -116,7 +113,9 @@ _PREFERENCE_SETS = (
 def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: OnReject) -> Iterator[Entry]:
     if source.name != PREFERENCES:
         if reading != AS_WRITTEN:
-            raise ConfigError(f"{source.name}: published columns and label codes are fixed; remove these options")
+            raise ConfigError(
+                f"{source.name}: columns and label codes cannot be changed for this benchmark; remove these options"
+            )
         yield from source.entries(files, on_reject)
         return
     path = single_file(files, PREFERENCES)
@@ -124,18 +123,18 @@ def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: 
     stream = SampleStream([path], on_reject=use.reject, reading=reading)
     if stream.source.name not in _PREFERENCE_SETS:
         known = ", ".join(_PREFERENCE_SETS)
-        raise InputError(f"{path}: read as {stream.source.name}; expected a preference set, one of {known}")
+        raise InputError(f"{path}: recognised as {stream.source.name}; expected one of these preference sets: {known}")
     for _, sample, (label,) in stream.labelled(use, False):
         yield Entry(plain_row(sample, label))
 
 
 def published_files(path: str) -> list[str]:
-    """Return the path, or the Parquet files in a folder."""
+    """Return the path itself, or the Parquet files if it is a folder."""
     if not Path(path).is_dir():
         return [path]
     if files := sorted(str(file) for file in Path(path).glob("*.parquet")):
         return files
-    raise InputError(f"{path}: no Parquet files in this folder; name the files to import")
+    raise InputError(f"{path}: no Parquet files in this folder; pass the files to import")
 
 
 def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path, str]:
@@ -147,7 +146,7 @@ def _checked(files: Sequence[str], out: Path, *, overwrite: bool) -> tuple[Path,
     own = [out.parent / f"{stem}{part}" for part in _PARTS]
     check_no_input(own, files)
     if not overwrite and (there := [path for path in own if path.exists()]):
-        raise RunError(f"{there[0]}: already exists; add --overwrite to replace it, or choose another -o")
+        raise RunError(f"{there[0]}: already exists; use --overwrite to replace it, or choose a different -o")
     return out.parent, stem
 
 

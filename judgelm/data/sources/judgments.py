@@ -1,4 +1,4 @@
-"""Published judge outputs and reviews, read as judgelm judgments."""
+"""Convert published judge outputs and reviews to judgelm judgments."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -28,9 +28,10 @@ _PLACES: Mapping[str, Winner] = {"1": 1, "2": 2, "tie": "tie"}
 
 
 def pair_judgment(sample_id: str, shown: Sequence[Shown]) -> Judgment:
-    """Return the judgment of a pair shown in one or two orders.
+    """Combine the replies for a pair, in one or both orders, into a judgment.
 
-    The mean scores decide; without scores, orders that disagree make a tie. If one order failed, the judgment failed.
+    The winner has the higher mean score. If there are no scores and the orders disagree, the result is a tie. If one
+    order failed, the judgment failed.
     """
     failure = next((part.failure for part in shown if part.failure is not None), None)
     if failure is not None:
@@ -101,12 +102,14 @@ _LLMBAR_ORDERS: Mapping[str, Order] = {"swap = False": GIVEN, "swap = True": SWA
 
 
 def read_llmbar(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read LLMBar's results; the folders name the set and the judge: SET/evaluators/JUDGE/PROMPT/result.json."""
+    """Read LLMBar's results; set and judge are parsed from the path: SET/evaluators/JUDGE/PROMPT/result.json."""
     for path in files:
         folders = Path(path).resolve().parts[-5:-1]
         if len(folders) < 4 or folders[1] != "evaluators":
-            finding = "the folders do not name the set and the judge"
-            raise InputError(f"{path}: {finding}; keep them as published: SET/evaluators/JUDGE/PROMPT/result.json")
+            finding = "cannot determine the set and the judge from the folder names"
+            raise InputError(
+                f"{path}: {finding}; keep the published folder structure: SET/evaluators/JUDGE/PROMPT/result.json"
+            )
         make = partial(_llmbar_row, subset=folders[0], judge=f"{folders[2]}/{folders[3]}")
         yield from convert_file(path, Shape(name="LLMBar's results", needs=LLMBAR_NEEDS), make, on_reject)
 
@@ -121,7 +124,7 @@ def _llmbar_row(row: Row, row_number: int, *, subset: str, judge: str) -> Publis
     for name, order in _LLMBAR_ORDERS.items():
         completion = last[name].get("completion")
         text = str(completion[0]) if isinstance(completion, list) and completion else ""
-        winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # relative to the row, not to the order shown
+        winner = {"1": 1, "2": 2}.get(str(last[name].get("winner")))  # in the order of the row, not as shown
         shown.append(_by_place(order, _turned(cast(Winner | None, winner), order), text))
     return _published(row, pair_judgment(f"{subset}-{row_number}", shown), judge, row.texts(*LLMBAR_NEEDS[:3]))
 
@@ -131,7 +134,7 @@ _DECISIONS: Mapping[object, Winner] = {"A>B": 1, "B>A": 2, "A=B": "tie"}
 
 
 def read_judgebench_row(row: Row) -> PublishedJudgment:
-    """Read a row of JudgeBench's outputs. Its decisions name the position as shown."""
+    """Read a row of JudgeBench's outputs; its decisions refer to positions in the order shown."""
 
     def read(judgment: Mapping[str, object], order: Order) -> Shown:
         inner, decision = _inner(judgment), judgment.get("decision")
@@ -162,16 +165,18 @@ _EXCHANGED = "exchange"
 
 
 def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read one file per order, joined line by line with the test set; the swapped file has `exchange` in its name."""
+    """Read Auto-J's outputs, which are joined to the test set by line; the swapped file has `exchange` in its name."""
     swapped = [path for path in files if _EXCHANGED in Path(path).name]
     given = [path for path in files if path not in swapped]
     if len(given) != 1 or len(swapped) > 1:
-        counts = f"{len(given)} files in given order and {len(swapped)} in swapped order ({_EXCHANGED} in the name)"
-        raise InputError(f"auto-j: {counts}; give one file in the given order and at most one in the swapped order")
+        counts = f"got {len(given)} files in given order and {len(swapped)} in swapped order ({_EXCHANGED} in name)"
+        raise InputError(f"auto-j: {counts}; pass one file in the given order and at most one in swapped order")
     tables = [list(read_converted(path, lambda row: row, expected="output")) for path in [*given, *swapped]]
     shown = [[_auto_j_order(row, order) for row in rows] for rows, order in zip(tables, _ORDERS, strict=False)]
     if len({len(rows) for rows in tables}) > 1:
-        raise InputError(f"{given[0]} and {swapped[0]}: different numbers of lines; give both orders of one run")
+        raise InputError(
+            f"{given[0]} and {swapped[0]}: the files have different numbers of lines; pass both orders of the same run"
+        )
     for row, *orders in zip(tables[0], *shown, strict=True):
         yield _published(row, pair_judgment(f"auto-j-{row.line}", orders))
 
@@ -179,19 +184,19 @@ def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
 def _auto_j_order(row: Row, order: Order) -> Shown:
     output = row.data.get("output")
     if isinstance(output, bool) or not isinstance(output, int):
-        raise row.field_error("output", f"expected 0, 1, 2 or -1 (unreadable), got {describe(output)}")
+        raise row.field_error("output", f"expected 0, 1, 2 or -1 (unparseable), got {describe(output)}")
     return _by_place(order, AUTO_J_LABELS.get(output))
 
 
 def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read PandaLM's released results; the verdict field names the judge."""
+    """Read PandaLM's released results; the judge's name is parsed from the verdict field."""
     for path in files:
         rows = {str(row.data.get("idx")): row for row in read_rows(path) if isinstance(row, Row)}
         for judgment in read_results(path, parse_pair, on_reject=on_reject):
             row = rows[judgment.sample_id]
             field = next((name for name in row.data if name.endswith("_result")), None)
             if field is None:
-                raise row.error("no field gpt_result or pandalm_result; give PandaLM's released results")
+                raise row.error("found no gpt_result or pandalm_result field; pass PandaLM's released results")
             yield _published(row, judgment, field.removesuffix("_result"))
 
 
@@ -200,7 +205,7 @@ _LEVELS = ("stored_pred", "l1", "l2")
 
 
 def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read the letters extracted by MMLU-Pro's code as judgments of correctness."""
+    """Convert the letters that MMLU-Pro's code extracted to judgments of correctness."""
     for path in files:
         rows = read_converted(path, _mmlu_pro_row, expected=", ".join(MMLU_PRO_NEEDS), on_reject=on_reject)
         yield from chain.from_iterable(rows)
@@ -208,7 +213,7 @@ def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Publish
 
 def _mmlu_pro_row(row: Row) -> list[PublishedJudgment]:
     [gold] = row.texts("answer", needs=MMLU_PRO_NEEDS)
-    question = row.required_id("question_id", "it names the question")
+    question = row.required_id("question_id", "it identifies the question")
     published = []
     for model, level, prediction in _extracted_letters(row):
         extraction = _extraction(f"mmlu-pro-{question}/{model}", prediction, gold, row)
@@ -227,7 +232,7 @@ def _extracted_letters(row: Row) -> list[tuple[str, str, object]]:
             if level in output
         ]
     if "pred" not in row.data:
-        raise row.field_error("pred", "missing; give MMLU-Pro's eval_results, or rows of outputs with predictions")
+        raise row.field_error("pred", "missing; pass MMLU-Pro's eval_results, or rows with outputs and predictions")
     return [(model_of_results(row.file), "pred", row.data["pred"])]
 
 
@@ -252,7 +257,7 @@ def read_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Publ
 
 
 def _annotation(row: Row, row_id: str) -> PublishedJudgment:
-    """Read one annotation. The order shown to the judge was random and is not recorded."""
+    """The order shown to the judge was random and was not recorded."""
     sample, label = alpaca_eval_sample(row), alpaca_eval_label(row, False)
     if label is None or label.winner is None:
         failure = Unparsed("off_grammar", "", "no preference in the published file")
@@ -277,13 +282,13 @@ SINGLE_NEEDS = ("question_id", "model", "judge", "judgment", "score")
 
 
 def read_fastchat_pair(row: Row) -> PublishedJudgment:
-    """Read both games of a pair, with the models sorted by name, as in the imported rows.
+    """Read both games of a pair, with the models sorted by name, as in imported rows.
 
-    The winner is a model; `error` marks an unreadable reply.
+    The winner is a model, or `error` if the reply was unparseable.
     """
     models = row.texts("model_1", "model_2", needs=PAIR_NEEDS)
     if models[0] == models[1]:
-        raise row.field_error("model_2", f"expected a different model than model_1, got {models[1]!r}")
+        raise row.field_error("model_2", f"expected a different model from model_1, got {models[1]!r}")
     orders = _ORDERS if models[0] < models[1] else _ORDERS[::-1]
     winners: Mapping[object, Winner | None] = {"model_1": 1, "model_2": 2, "tie": "tie", "error": None}
     shown = []
@@ -293,15 +298,15 @@ def read_fastchat_pair(row: Row) -> PublishedJudgment:
             raise row.field_error(f"{game}_winner", f"expected model_1, model_2, tie or error, got {describe(value)}")
         place = _turned(_turned(winners[value], orders[0]), order)
         shown.append(_by_place(order, place, row.data.get(f"{game}_judgment")))
-    question = row.required_id("question_id", "it names the question")
+    question = row.required_id("question_id", "it identifies the question")
     name = ":".join([question, *sorted(models), str(row.data.get("turn", 1))])
     judgment = pair_judgment(name, sorted(shown, key=lambda part: part.order))
     return _published(row, judgment, _name_of(row.data.get("judge")))
 
 
 def read_fastchat_grade(row: Row) -> PublishedJudgment:
-    """Read a grade from FastChat's single mode; -1 marks an unreadable reply."""
-    question = row.required_id("question_id", "it names the question")
+    """Read a grade from FastChat's single mode; it is -1 if the reply was unparseable."""
+    question = row.required_id("question_id", "it identifies the question")
     score, text = row.number("score"), row.text("judgment", ", ".join(SINGLE_NEEDS))
     failure = Unparsed("off_grammar", text, "no score in the published file") if score == -1 else None
     scores = None if failure else (score,)
@@ -317,7 +322,7 @@ def read_fastchat_grade(row: Row) -> PublishedJudgment:
 
 
 def read_review_files(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Read reviews in both orders if available, else in their only order."""
+    """Read reviews, in both orders if available."""
     for indices in group_files([(Path(path).stem, Path(path)) for path in files]):
         reviews = [review for index in indices for review in read_reviews(files[index], on_reject=on_reject)]
         pairs, alone = match_orders(reviews)
@@ -334,7 +339,7 @@ _CHERRY_QUESTIONS = ("text", "prompt", "instruction", "Instruction", "conversati
 
 
 def read_cherry(row: Row) -> PublishedJudgment:
-    """Read a question with its reviews in both orders; LIMA's `conversations` begin with the question."""
+    """Read a question and its reviews in both orders. In LIMA, the question is the first of the `conversations`."""
     turns = row.data.get("conversations")
     name = next((name for name in _CHERRY_QUESTIONS if isinstance(row.data.get(name), str)), None)
     if name is not None:
@@ -342,7 +347,9 @@ def read_cherry(row: Row) -> PublishedJudgment:
     elif isinstance(turns, list) and turns and isinstance(turns[0], str):
         question = turns[0]
     else:
-        raise row.field_error("text", f"no question; each row needs {', '.join(_CHERRY_QUESTIONS)} or conversations")
+        raise row.field_error(
+            "text", f"no question; each row must contain {', '.join(_CHERRY_QUESTIONS)} or conversations"
+        )
     answers = row.texts("Answer1", "Answer2", needs=CHERRY_NEEDS)
     shown = []
     for order, suffix in zip(_ORDERS, ("", "_reverse"), strict=True):
@@ -377,7 +384,7 @@ RUNS: Mapping[str, PublishedRuns] = {
     "reviews": PublishedRuns(needs=(*REVIEW_NEEDS, "text"), read_files=read_review_files, mode=_MEAN_OF_ORDERS),
     "cherry": PublishedRuns(needs=CHERRY_NEEDS, read_row=read_cherry, mode=_MEAN_OF_ORDERS),
 }
-"""Source name -> format of its published judgments."""
+"""Source name -> format of the published judgments."""
 
 SOURCES = tuple(Source(name=name) for name in ("fastchat-pair", "fastchat-single", "reviews", "cherry"))
-"""Sources with only published judgments."""
+"""Sources that only have published judgments."""

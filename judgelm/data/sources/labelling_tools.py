@@ -1,8 +1,8 @@
-"""Exports of labelling tools: Label Studio, Argilla, and Prodigy.
+"""Read exports from labelling tools: Label Studio, Argilla, Prodigy, and doccano.
 
-A task is a question with two answers, identified by field names (`prompt`; `answer1` and `answer2`, ...). Its votes are
-the submitted annotations. Sources: Label Studio's converter (`label_studio_sdk/converter`), Argilla's `records/_io`,
-and Prodigy's `choice` interface.
+A task is a question with two answers, which are detected by field name (`prompt`; `answer1` and `answer2`, ...).
+Submitted annotations are counted as votes. Sources: Label Studio's converter (`label_studio_sdk/converter`), Argilla's
+`records/_io`, and Prodigy's `choice` interface.
 """
 
 import re
@@ -23,16 +23,16 @@ ANSWER_FIELD = re.compile(
 )
 _SIDES = ("first", "second")
 _PLACES = {"1": 0, "a": 0, "2": 1, "b": 1}
-_WAY_OUT = "call them question, answer_1 and answer_2, or name them with --column in a flat export"
+_WAY_OUT = "rename them to question, answer_1, and answer_2, or, for flat exports, assign them with --column"
 
 
 def label_studio_sample(row: Row) -> Sample:
-    """Read a task of Label Studio's JSON export."""
+    """Read a task from Label Studio's JSON export."""
     return _sample(row, _object(row, "data"), row.id(("id",)))
 
 
 def label_studio_votes(row: Row) -> Row:
-    """Read the task's annotations: the side of a `Pairwise` tag, else the only choice of a `Choices` tag."""
+    """Read votes from a task's annotations: the side in a `Pairwise` tag, else the only choice in a `Choices` tag."""
     annotations = row.data.get("annotations")
     if not isinstance(annotations, list):
         raise row.field_error("annotations", f"expected a list of annotations, got {describe(annotations)}")
@@ -50,7 +50,9 @@ def _results(row: Row, annotation: Mapping[str, object]) -> Votes:
     votes = by_type["pairwise"] or by_type["choices"]
     if len(votes) > 1:
         names = ", ".join(map(str, votes))
-        raise row.field_error("annotations", f"several tags could be the vote: {names}; keep one")
+        raise row.field_error(
+            "annotations", f"the vote is ambiguous, because there are several tags: {names}; keep only one"
+        )
     return [_single(row, "annotations", vote) for vote in votes.values()]
 
 
@@ -60,18 +62,20 @@ def plain_task_sample(row: Row) -> Sample:
 
 
 def label_studio_min_votes(row: Row) -> Row:
-    """Read the vote: `winner`, or the only field with `left` or `right`."""
+    """Read the vote from `winner`, or else from the only field that contains `left` or `right`."""
     sides: dict[str, object]
     sides = {name: side for name, value in row.data.items() if (side := _side(value)) in ("left", "right")}
     if row.has("winner"):
         sides = {"winner": _side(row.data["winner"]) or row.data["winner"]}
     if len(sides) > 1:
-        raise row.error(f"several fields could be the vote: {', '.join(sides)}; choose one with --column winner=NAME")
+        raise row.error(
+            f"the vote is ambiguous, because several fields match: {', '.join(sides)}; choose one with "
+            f"--column winner=NAME"
+        )
     return _with_votes(row, plain_task_sample(row), [*sides.values()])
 
 
 def _side(value: object) -> object:
-    """Return `left` for `left` or `[{"selected": "left"}]`."""
     value = list_value(value)
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
         value = value[0].get("selected")
@@ -79,13 +83,13 @@ def _side(value: object) -> object:
 
 
 def argilla_sample(row: Row) -> Sample:
-    """Read an Argilla record, whose fields are in `fields` (to_json) or columns (to_datasets)."""
+    """Read an Argilla record, with its fields in `fields` (to_json) or in columns (to_datasets)."""
     data = _object(row, "fields") if "fields" in row.data else row.data
     return _sample(row, data, row.id(("id", "_server_id")))
 
 
 def argilla_votes(row: Row) -> Row:
-    """Read the submitted responses to the only question whose values name an answer."""
+    """Read the submitted responses to the question about the better answer, which is detected by its values."""
     sample, asked = argilla_sample(row), dict[str, Votes]()
     for name, value, status in _responses(row):
         if status is None:
@@ -94,7 +98,9 @@ def argilla_votes(row: Row) -> Row:
             asked.setdefault(name, []).append(_ranked(row, name, value))
     votes = {name: values for name, values in asked.items() if all(map(_names_answer, values))}
     if len(votes or asked) > 1:
-        raise row.error(f"several questions could be the vote: {', '.join(votes or asked)}; export only one")
+        raise row.error(
+            f"the vote is ambiguous, because there are several questions: {', '.join(votes or asked)}; export only one"
+        )
     return _with_votes(row, sample, [vote for values in (votes or asked).values() for vote in values])
 
 
@@ -119,7 +125,7 @@ def _ranked(row: Row, name: str, value: object) -> object:
     if not isinstance(value, list):
         return value
     if len(value) != 2 or not all(isinstance(each, dict) and isinstance(each.get("rank"), int) for each in value):
-        raise row.error(f"expected ranks of two answers in the ranking {name}; export rankings with ranks")
+        raise row.error(f"expected the ranks of two answers in the ranking {name}; include ranks in the export")
     first, second = sorted(value, key=lambda each: each["rank"])
     return "tie" if first["rank"] == second["rank"] else first.get("value")
 
@@ -129,7 +135,7 @@ def _names_answer(value: object) -> bool:
 
 
 def prodigy_sample(row: Row) -> Sample:
-    """Read a task of Prodigy's `choice` interface: the two options other than a tie are the answers."""
+    """Read a task from Prodigy's `choice` interface; the answers are the two options that are not a tie."""
     answers = [option.get("text") for option in _options(row) if not _is_tie(option)]
     if len(answers) != 2:
         raise row.field_error("options", f"expected two answers, got {len(answers)}")
@@ -139,7 +145,7 @@ def prodigy_sample(row: Row) -> Sample:
 
 
 def prodigy_votes(row: Row) -> Row:
-    """Read the accepted option, if the answer is `accept`."""
+    """Read the accepted option as a vote, if `answer` is `accept`."""
     accepted = row.data.get("accept")
     if row.data.get("answer") != "accept" or not accepted:
         return _with_votes(row, prodigy_sample(row), [])
@@ -164,13 +170,13 @@ def _is_tie(option: Mapping[str, object]) -> bool:
 
 
 def doccano_votes(row: Row) -> Row:
-    """Read doccano's labels; each person who gave a label counts as a vote."""
+    """Read doccano's labels; each annotator's label is counted as a vote."""
     labels = row.data.get("label")
     labels = labels.split("#") if isinstance(labels, str) else labels
     votes = [label for label in labels if label != ""] if isinstance(labels, list) else []
     if len(set(map(str, votes))) > 1:
-        finding = f"contains {describe(votes)}, which may be from one person or several"
-        raise row.field_error("label", f"{finding}; export labels per person, or keep one")
+        finding = f"contains {describe(votes)}, which could be from one or several annotators"
+        raise row.field_error("label", f"{finding}; export labels per annotator, or keep only one")
     return _with_votes(row, plain_task_sample(row), votes)
 
 
@@ -185,7 +191,7 @@ def _sample(row: Row, data: Mapping[str, object], name: str | None) -> Sample:
     pairs = [places for places in groups.values() if {0, 1} <= places.keys()]
     question = next((field for field in _QUESTIONS if data.get(field) not in (None, "")), None)
     if len(pairs) != 1 or 2 in pairs[0] or question is None:
-        raise row.error(f"no question and two answers found in the fields {', '.join(data)}; {_WAY_OUT}")
+        raise row.error(f"found no question with two answers in the fields {', '.join(data)}; {_WAY_OUT}")
     first, second = pairs[0][0], pairs[0][1]
     rest = {field: value for field, value in data.items() if field not in (question, first, second)}
     fields = {"question": data[question], "answer_1": data[first], "answer_2": data[second], "id": name}
@@ -221,7 +227,7 @@ def _single(row: Row, name: str, value: object) -> object:
     return value[0]
 
 
-_CODE = (FieldCode(fields=("annotator*",)),)  # numbers have no stated meaning
+_CODE = (FieldCode(fields=("annotator*",)),)  # the meaning of numbers is not defined
 SOURCES = tuple(
     Source(name=name, sample=sample, votes=votes, label=plain_label, code=_CODE, task_votes=True)
     for name, (sample, votes) in {

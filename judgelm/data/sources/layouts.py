@@ -1,4 +1,4 @@
-"""Readers of labelled answers: plain, JudgeLM, PandaLM, AlpacaEval, and LLMBar."""
+"""Readers for labelled answers in plain, JudgeLM, PandaLM, AlpacaEval, and LLMBar format."""
 
 import re
 from collections import deque
@@ -58,9 +58,9 @@ def _pandalm_texts(row: Row, needs: str) -> tuple[str, tuple[str, ...], dict[str
 
 
 def pandalm_sample(row: Row) -> Sample:
-    """Read PandaLM's test set. Boolean or numeric responses become strings; `metadata` records this."""
+    """Read PandaLM's test set. Boolean and numeric responses are converted to strings and listed in `metadata`."""
     question, answers, metadata = _pandalm_texts(row, "instruction, response1, response2")
-    # No model name in the test set contains an underscore; if one did, the split would be a guess.
+    # No model name in the test set contains an underscore, so the split is unambiguous.
     pair = [model_name(name) for name in (row.optional_text("cmp_key") or "").split("_")]
     models = tuple(pair) if len(pair) == 2 else ()
     name, reference = row.id(_PANDALM_IDS) or content_id(question, answers, None), row.reference()
@@ -95,7 +95,7 @@ def llmbar_sample(row: Row) -> Sample:
 
 
 def plain_sample(row: Row) -> Sample:
-    """Read `question` with `answer_1`, `answer_2`, ..., `answers`, or one `answer`; other fields become metadata."""
+    """Read `question` and `answer_1`, `answer_2`, ..., `answers`, or `answer`; unknown fields become metadata."""
     question = row.text("question", _PLAIN_NEEDS)
     answers = plain_answers(row)
     reference = row.reference()
@@ -109,7 +109,7 @@ def plain_sample(row: Row) -> Sample:
 
 
 def models_of(row: Row, count: int) -> tuple[str, ...]:
-    """Return the `count` models in `answer_models`, or those in `model_1` and `model_2`."""
+    """Return the `count` model names in `answer_models`, or else `model_1` and `model_2`."""
     several = row.data.get("answer_models")
     return row.text_list("answer_models", count) if several else row.optional_texts("model_1", "model_2")
 
@@ -129,15 +129,15 @@ def _is_numbered_field(name: str, count: int) -> bool:
 
 
 def no_sample(row: Row) -> Sample:
-    """Raise an error."""
-    raise row.error("this row has no pair of answers")
+    """Reject the row."""
+    raise row.error("this row does not contain a pair of answers")
 
 
 def label_alone(row: Row) -> Sample:
     """Return a sample without answers for a row with only a label."""
     name = row.id(("question_id", "id", "idx", "review_id"))
     if name is None:
-        raise row.error(f"a label row needs an id in one of {', '.join(ID_FIELDS)}")
+        raise row.error(f"a label row must have an id in one of {', '.join(ID_FIELDS)}")
     metadata = row.extras(_PLAIN_FIELDS | _LABEL_FIELDS)
     category = row.optional_text("category") or _category(metadata)
     return Sample(id=name, question="", answers=(), category=category, metadata=metadata)
@@ -157,8 +157,8 @@ def split_review(text: str) -> tuple[tuple[float, float] | None, str]:
 def judgelm_label(row: Row, with_reference: bool) -> Label | None:
     """Read JudgeLM's `score` and `text`, or `score_w_reference` and `text_w_reference`, on the file's scale.
 
-    The text `error` or the score [-1, -1] marks a failed review, which has no label. Rows written by judgelm without
-    scores have a `winner` and a null `score`. Without a reference, `preference` is also read.
+    A review failed, and has no label, if its text is `error` or its score is [-1, -1]. Rows that judgelm writes without
+    scores have a `winner` and a null `score`. If `with_reference` is False, `preference` is also read.
     """
     label = _judgelm_review(row, with_reference)
     return label if with_reference else _with_preference(row, label or _voted(row))
@@ -193,8 +193,10 @@ def _with_preference(row: Row, label: Label | None) -> Label | None:
         return label
     preference = row.number("preference")
     if not 0 <= preference <= 1:
-        finding = f"expected P(first answer is better), 0 to 1, got {preference:g}"
-        raise row.field_error("preference", f"{finding}; AlpacaEval's 1 to 2 needs output_1 and output_2")
+        finding = f"expected P(first answer is better) from 0 to 1, got {preference:g}"
+        raise row.field_error(
+            "preference", f"{finding}; AlpacaEval's scale (1 to 2) is supported only with output_1 and output_2"
+        )
     preference = rounded_preference(preference)
     winner = winner_by_preference(preference)
     if label is None:
@@ -219,7 +221,7 @@ def _annotators(row: Row) -> tuple[Winner, ...]:
 
 
 def pandalm_label(row: Row, with_reference: bool) -> Label | None:
-    """Return the majority of `annotator1`, `annotator2`, ..., or None if there is none."""
+    """Return the majority vote of `annotator1`, `annotator2`, ..., or None if there is no majority."""
     votes = _annotators(row)
     winner = majority(votes)
     return None if winner is None else Label(sample_id="", winner=winner, votes=votes)
@@ -239,9 +241,9 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
-    """Read AlpacaEval's `preference`: 1 is the first output, 2 the second, 1.5 (or the older 0) a tie.
+    """Read AlpacaEval's `preference`: 1 is the first output, 2 the second, and 1.5 a tie (0 in older versions).
 
-    The label's preference is 2 minus this number: P(first output is better).
+    The label's preference, P(first output is better), is 2 minus this value.
     """
     if is_missing(row.data.get("preference")):
         return None
@@ -259,7 +261,7 @@ def llmbar_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def plain_label(row: Row, with_reference: bool) -> Label | None:
-    """Read a pair's label, the `score` of one answer, or the `scores` of three or more, and the `reason`.
+    """Read the label of a pair, the `score` of one answer, or the `scores` of three or more answers.
 
     For a pair, `preference` in [0, 1] is P(first answer is better).
     """
@@ -267,7 +269,9 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
     if number == 2:
         return _with_preference(row, plain_pair_label(row, with_reference))
     if row.has("winner"):
-        raise row.field_error("winner", f"names one of two answers, but the row has {number}; give a score for each")
+        raise row.field_error(
+            "winner", f"a winner requires two answers, but the row has {number}; use one score per answer instead"
+        )
     numbered = [f"score_{index}" for index in range(1, number + 1)]
     name = next((name for name in ("score", "scores") if row.has(name)), None)
     if name is not None:
@@ -282,8 +286,8 @@ def plain_label(row: Row, with_reference: bool) -> Label | None:
 def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
     """Read a pair's label from any documented field except `preference`.
 
-    Fields are tried in this order: with a reference, those ending in `_w_reference`; then `winner`, scores, and a
-    review in `text`; then `annotator1`, ..., `label`, `g1_winner`, and `g2_winner`.
+    Fields are tried in this order: the `_w_reference` fields if `with_reference` is True; `winner`, scores, and the
+    review in `text`; `annotator1`, ...; `label`; `g1_winner` and `g2_winner`.
     """
     if with_reference and (row.has("score_w_reference") or row.has("text_w_reference")):
         return _judgelm_review(row, True)
@@ -296,7 +300,7 @@ def plain_pair_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def _with_review(row: Row, label: Label | None) -> Label | None:
-    """Add the review in `text`. Its score line stays in the reason if it contradicts the `scores`, as in JudgeLM."""
+    """As in JudgeLM, a score line that contradicts `scores` stays in the reason."""
     text = row.data.get("text")
     if not isinstance(text, str) or text.strip() in ("", "error"):
         return label
@@ -319,7 +323,7 @@ def _voted(row: Row) -> Label | None:
 
 
 def games_label(row: Row) -> Label | None:
-    """Read FastChat's `g1_winner` and `g2_winner`: a tie if the orders disagree, no label if a game failed (`error`).
+    """Read FastChat's `g1_winner` and `g2_winner`: a tie if the orders disagree, or None if a game failed (`error`).
 
     Source: FastChat, `llm_judge/show_result.py`.
     """
@@ -354,7 +358,7 @@ def _plain_scores(row: Row) -> tuple[float, float] | None:
 def any_label(row: Row, with_reference: bool) -> Label | None:
     """Read the label of a row without answers from any documented field.
 
-    A `preference` strictly between 0 and 1 is P(first answer is better); other values use AlpacaEval's scale.
+    A `preference` strictly between 0 and 1 is P(first answer is better); other values are on AlpacaEval's scale.
     """
     if with_reference or row.data.get("text") is not None:
         return judgelm_label(row, with_reference)
@@ -373,14 +377,14 @@ _JUDGELM_PAIRS = Shape(name="JudgeLM-100K", needs=("question_id", "question_body
 _REVIEWS = Shape(name="JudgeLM-100K's reviews", needs=("question_id", "text", "score"))
 _REFERENCES = Shape(name="JudgeLM-100K's references", needs=("question_id", "reference"))
 _PARTS = {"_gpt4_with_reference": "_w_reference", "_gpt4": ""}
-"""Suffix of a review file -> suffix of the fields read from it."""
+"""Review file suffix -> suffix of its fields in a JudgeLM row."""
 
 Joined = dict[str, dict[str, object]]
-"""Question id -> fields to join to its pair."""
+"""Question id -> fields to add to the pair."""
 
 
 def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read the training file, or the four files of the validation set."""
+    """Read the training file, or the four files that make up the validation set."""
     joined: Joined = {}
     pairs = []
     for path in files:
@@ -399,7 +403,7 @@ def load_judgelm(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 def _join(path: str, shape: Shape, suffix: str, joined: Joined, on_reject: OnReject) -> None:
     def join(row: Row, row_number: int) -> None:
-        name = row.required_id("question_id", f"{shape.name.rpartition(' ')[2]} are joined by it")
+        name = row.required_id("question_id", f"{shape.name.rpartition(' ')[2]} cannot be joined without it")
         joined.setdefault(name, {}).update({f"{field}{suffix}": row.data[field] for field in shape.needs[1:]})
 
     deque(convert_file(path, shape, join, on_reject), maxlen=0)
@@ -413,7 +417,7 @@ def _judgelm_entry(row: Row, row_number: int, *, joined: Joined, is_validation: 
     plain = judgelm_label(whole, False)
     referenced = None if sample.reference is None else judgelm_label(whole, True)
     if plain is None and referenced is None:
-        raise row.error("no readable judgment, with or without the reference; remove the row")
+        raise row.error("no parseable judgment, with or without the reference; remove the row")
     pair = LabelledPair(sample=sample, plain=plain, referenced=referenced, source="judgelm-100k")
     return Entry({key: value for key, value in judgelm_row(pair).items() if key not in ("swapped", "epoch")})
 
@@ -427,4 +431,4 @@ SOURCES = (
 )
 _LABEL_CODE = (FieldCode(fields=("winner", "votes", "label")), FieldCode(fields=("annotator*",), values=ZERO_IS_TIE))
 LABELS = with_stated_fields(Source(name="labels", sample=label_alone, label=any_label, code=_LABEL_CODE))
-"""Rows with an id and a label, for samples in another file."""
+"""Rows that contain only an id and a label; the samples are in a different file."""

@@ -1,6 +1,6 @@
-"""MM-Vet and MM-Vet v2: questions about images, with model answers.
+"""Read MM-Vet and MM-Vet v2: questions about images, with model answers.
 
-Questions are one JSON object (id -> question) or rows; answers are one JSON object per model (id -> text).
+Questions are in rows or in a JSON object (id -> question). Each model's answers are in a JSON object (id -> text).
 """
 
 import zlib
@@ -22,15 +22,15 @@ _NEEDS = "question, answer, capability"
 def mm_vet_rows(
     questions: str, answers: Sequence[str] = (), on_reject: OnReject = raise_reject
 ) -> Iterator[dict[str, object]]:
-    """Yield plain rows with `images`, relative to the folder of `questions`, and `capabilities`.
+    """Yield plain rows with `capabilities` and `images`, whose paths are relative to the folder of `questions`.
 
-    The reference keeps its `<OR>` and `<AND>` for mode `multimodal`. `answers` has one file per model, named after the
-    model; if there are several, the model is appended to the id.
+    `<OR>` and `<AND>` stay in the reference, for mode `multimodal`. `answers` lists one file per model, named after the
+    model. If there are several files, the model is appended to the id.
     """
     by_model: dict[str, tuple[str, Mapping[str, str]]] = {}
     for path in answers:
         if (model := model_from_filename(path)) in by_model:
-            raise InputError(f"{path}: names the same model as {by_model[model][0]}; rename one")
+            raise InputError(f"{path}: has the same model name as {by_model[model][0]}; rename one")
         by_model[model] = path, _answers(path)
 
     alone = len(by_model) == 1
@@ -68,14 +68,14 @@ def _json_object(path: str) -> dict[str, object] | None:
     try:
         value = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot read: {error}; check that it is MM-Vet's JSON file") from error
+        raise InputError(f"{path}: cannot read: {error}; expected MM-Vet's JSON file") from error
     return value if isinstance(value, dict) else None
 
 
 def _answers(path: str) -> Mapping[str, str]:
     answers = _json_object(path)
     if not answers:
-        raise InputError(f"{path}: expected one JSON object, id -> answer, as in MM-Vet's results")
+        raise InputError(f"{path}: expected a JSON object (id -> answer), as in MM-Vet's results")
     for name, answer in answers.items():
         if not isinstance(answer, str):
             raise InputError(f"{path}: answer to {name}: expected text, got {describe(answer)}")
@@ -86,18 +86,18 @@ def _answered(
     row: Row, name: str, model: str, path: str, answers: Mapping[str, str], *, alone: bool
 ) -> dict[str, object]:
     if name not in answers:
-        raise row.error(f"{path} has no answer to {name}; give matching files")
+        raise row.error(f"{path} contains no answer to {name}; pass matching files")
     return {"id": name if alone else f"{name}/{model}", "answer": answers[name], "answer_models": [model]}
 
 
 def _plain(row: Row) -> dict[str, object]:
     gold = row.text("answer", _NEEDS)
     if not read_gold(gold):
-        raise row.field_error("answer", f"expected an answer, got only tags: {describe(gold)}")
+        raise row.field_error("answer", f"expected an answer, but found only tags: {describe(gold)}")
     question, inside = _without_images(row.text("question", _NEEDS))
     images = [*([str(row.data["imagename"])] if row.data.get("imagename") else []), *inside]
     if not images:
-        raise row.error("no image; expected imagename, or a file name between <IMG> in the question")
+        raise row.error("no image; expected an imagename field, or a file name between <IMG> tags in the question")
     capabilities = _capabilities(row)
     plain: dict[str, object] = {
         "id": row.id(("id", "question_id")) or f"{row.line - 1}",
@@ -133,12 +133,12 @@ def _capabilities(row: Row) -> tuple[str, ...]:
 
 
 def load_mm_vet(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read MM-Vet's questions with each model's answers."""
+    """Read MM-Vet's questions along with each model's answers."""
     answers = [path for path in files if _holds_answers(path)]
     questions = [path for path in files if path not in answers]
     if len(questions) != 1:
         finding = f"expected mm-vet.json and files of answers (id -> text), got {len(questions)} and {len(answers)}"
-        raise InputError(f"mm-vet: {finding}; give the published files")
+        raise InputError(f"mm-vet: {finding}; pass the published files")
     for row in mm_vet_rows(questions[0], answers, on_reject):
         yield Entry(row)
 

@@ -1,4 +1,4 @@
-"""MMLU-Pro: questions, model answers, and pairs of answers."""
+"""Read MMLU-Pro: questions, model answers, and pairs of answers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from judgelm.records import Label, Sample, Winner
 _MMLU_PRO = "MMLU-Pro"
 _MODEL_IN_NAME = re.compile(r"model_outputs_(.+?)(?:_\d+-?shots?(?:_[\d_]+)?)?$")
 _OUTPUT_FIELDS = ("model_outputs", "generated_text")
-"""Fields of the published results with the model's text, found in 4 and 25 of 29 files."""
+"""The fields that contain the model's text in the published results (in 4 and 25 of 29 files)."""
 
 _NEXT_QUESTION = re.compile(r"(?<=\S)\s*^Question:", re.MULTILINE)
 _PAIR_LABELS: Mapping[object, Winner] = {"A": 1, "B": 2}
@@ -26,7 +26,7 @@ _PAIRS = Shape(name=_MMLU_PRO, needs=("question_id", "model_a", "model_b", "labe
 
 
 def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read pairs if a file has pairs, else each model's answers."""
+    """Read pairs if there is a file of pairs, else each model's answers."""
     pairs = [path for path in files if {"model_a", "model_b", "label"} <= first_fields(path)]
     others = [path for path in files if path not in pairs]
     questions: dict[str, Row] = {}
@@ -53,14 +53,16 @@ def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
 
 
 def _key(row: Row) -> str:
-    return f"mmlu-pro-{row.required_id('question_id', 'it names the question')}"
+    return f"mmlu-pro-{row.required_id('question_id', 'it identifies the question')}"
 
 
 def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] = ()) -> Sample:
     gold = canonical(row.text("answer", "question, options, answer"), "choice")
     options = row.text_list("options")
     if gold is None or ord(gold) - ord("A") >= len(options):
-        raise row.field_error("answer", f"expected a letter of {len(options)} options, got {row.data['answer']!r}")
+        raise row.field_error(
+            "answer", f"expected the letter of one of {len(options)} options, got {row.data['answer']!r}"
+        )
     return Sample(
         id=_key(row) + "".join(f"/{model}" for model in models),
         question=row.text("question", "question, options, answer"),
@@ -82,7 +84,9 @@ def _outputs(row: Row) -> dict[str, str]:
         texts = {model_of_results(row.file): _first_answer(text) if isinstance(text, str) else text}
     elif "pred" in row.data:
         expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
-        raise row.error(f"a prediction without the model's text: expected {expected}, got the fields {fields}")
+        raise row.error(
+            f"the row has a prediction but not the model's text: expected {expected}, found the fields {fields}"
+        )
     else:
         return {}
     for model, text in texts.items():
@@ -92,16 +96,16 @@ def _outputs(row: Row) -> dict[str, str]:
 
 
 def model_of_results(path: str) -> str:
-    """Return the model name in the name of a file of published results."""
+    """Parse the model name from the file name of published results."""
     name = model_from_filename(path)
     match = _MODEL_IN_NAME.search(name)
     return match[1] if match else name
 
 
 def _first_answer(text: str) -> str:
-    """Return the answer without any further questions invented by a base model.
+    """Remove further questions that a base model generated after its answer.
 
-    MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were made without this stop.
+    MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were generated without this stop.
     """
     return _NEXT_QUESTION.split(text, maxsplit=1)[0]
 
@@ -118,7 +122,6 @@ def _mmlu_entries(row: Row, outputs: Mapping[str, str]) -> Iterator[Entry]:
 
 
 def _stated(row: Row, model: str) -> tuple[object] | None:
-    """Return the letter (or None) extracted by MMLU-Pro's code as a 1-tuple; None if the row lacks it."""
     several = row.data.get("outputs")
     output = several.get(model) if isinstance(several, dict) else None
     return (output["l2"],) if isinstance(output, dict) and "l2" in output else None
@@ -129,7 +132,7 @@ def _mmlu_pair(row: Row, questions: Mapping[str, Row], texts: Mapping[tuple[str,
     models = tuple(row.text(name, "question_id, model_a, model_b, label") for name in ("model_a", "model_b"))
     missing = [model for model in models if (key, model) not in texts]
     if missing:
-        raise row.error(f"no output of {' and '.join(missing)} for {key}; add the file with it")
+        raise row.error(f"no output from {' and '.join(missing)} for {key}; add the file that contains it")
     answers = tuple(texts[key, model] for model in models)
     winner = choice_field(row, "label", _PAIR_LABELS)
     sample = _question(questions[key], answers, models)

@@ -1,9 +1,9 @@
-"""MT-Bench: joined two-turn questions, model answers, reference answers, and human votes.
+"""Join MT-Bench's two-turn questions, model answers, reference answers, and human votes.
 
 Rows with `turns` are questions. Rows with `choices` are answers, or references if the file or folder name contains
-`reference`. Rows with `winner`, `judge`, and `turn` are votes. Each question, pair of models, and turn makes a row.
-Judges named `expert...` vote; other votes go to `metadata["other_votes"]`. Without votes, all pairs of models are
-unlabelled rows.
+`reference`. Rows with `winner`, `judge`, and `turn` are votes. There is one row per question, pair of models, and turn.
+Only votes by judges named `expert...` are counted; other votes are stored in `metadata["other_votes"]`. If there are no
+votes, all pairs of models become unlabelled rows.
 """
 
 from collections import deque
@@ -30,10 +30,10 @@ _FIRST = 81
 _CATEGORIES = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
 
 Answers = dict[tuple[str, str], tuple[str, ...]]
-"""(question, model) -> the answer to each turn."""
+"""(question, model) -> the answers, one per turn."""
 
 _Pair = tuple[str, str, str, int]
-"""Question, the two models sorted by name, and the 1-based turn."""
+"""The question, the two models sorted by name, and the 1-based turn."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,13 +48,13 @@ class _Tables:
 
 
 def load_mt_bench(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read MT-Bench's pairs of models for each question and turn."""
+    """Read MT-Bench's pairs of models for all questions and turns."""
     tables = _Tables()
     for path in files:
         _read(path, tables, on_reject)
     if not tables.questions or not tables.answers:
         lacking = "questions" if not tables.questions else "answers"
-        way_out = "give the votes with their conversations, or question.jsonl and an answer file per model"
+        way_out = "pass votes that include the conversations, or question.jsonl and one answer file per model"
         raise InputError(f"mt-bench: no {lacking} in {', '.join(files)}; {way_out}")
     pairs = list(tables.votes) or [
         (question, *models, turn)
@@ -98,14 +98,16 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
         if row.data.get("reference") is not None:
             tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
     elif "g1_winner" in row.data:
-        raise row.error("a judge's verdicts instead of human votes; give this file to `judgelm eval` as labels")
+        raise row.error(
+            "contains a judge's verdicts instead of human votes; pass this file to `judgelm eval` as labels"
+        )
     else:
         raise row.error(f"not an MT-Bench question, answer, or vote; found the fields {', '.join(row.data)}")
 
 
 def _texts(row: Row, name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(text, str) for text in value):
-        raise row.field_error(name, f"expected a text for each turn, got {describe(value)}; correct the row")
+        raise row.field_error(name, f"expected one text per turn, got {describe(value)}; correct the row")
     return tuple(str(text) for text in value)
 
 
@@ -123,7 +125,7 @@ def _take_vote(row: Row, question: str, tables: _Tables) -> None:
     if not isinstance(turn, int) or isinstance(turn, bool) or not 1 <= turn <= _TURNS:
         raise row.field_error("turn", f"expected 1 or 2, got {describe(turn)}")
     winner = winner_field(row)
-    # Order the models by name, since annotators saw either one first.
+    # Sort the models by name, since annotators saw them in either order.
     if first > second and winner != "tie":
         winner = 2 if winner == 1 else 1
     pair = (question, min(first, second), max(first, second), turn)
@@ -139,14 +141,14 @@ def _take_conversation(row: Row, name: str, question: str, model: str, tables: _
     user_texts = tuple(turn.text for turn in turns if turn.role == "user")
     answered = tuple(turn.text for turn in turns if turn.role == "assistant")
     if not user_texts or len(user_texts) != len(answered):
-        raise row.field_error(name, f"{len(user_texts)} user turns and {len(answered)} answers; remove the row")
+        raise row.field_error(name, f"found {len(user_texts)} user turns but {len(answered)} answers; remove the row")
     tables.questions.setdefault(question, user_texts)
     tables.models[model] = None
     known = tables.answers.setdefault((question, model), answered)
     if len(answered) > len(known) and answered[: len(known)] == known:
         tables.answers[question, model] = answered
     elif known[: len(answered)] != answered:
-        raise row.field_error(name, f"answers of {model} differ from an earlier row; keep one set of answers")
+        raise row.field_error(name, f"the answers of {model} differ from an earlier row; keep only one set of answers")
 
 
 def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
@@ -157,7 +159,7 @@ def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
         lacking = "question" if len(user_texts) < turn else "answers of both models"
         raise InputError(f"no {lacking} for question {question}, turn {turn}; add its file")
     if any(len(side) < turn for side in sides):
-        raise InputError(f"question {question}: a model has no answer to turn {turn}; remove the vote")
+        raise InputError(f"question {question}: one of the models has no answer to turn {turn}; remove the vote")
     references = tables.references.get(question, ())
     known = [*references, *[None] * turn]
     dialogue = [
@@ -181,7 +183,6 @@ def _row(pair: _Pair, tables: _Tables) -> dict[str, object]:
 
 
 def _category(question: str) -> str | None:
-    """Return the category of a published question, 81 to 160, ten each."""
     question_number = int(question) if question.isdecimal() else 0
     return _CATEGORIES[(question_number - _FIRST) // 10] if _FIRST <= question_number < _FIRST + 80 else None
 

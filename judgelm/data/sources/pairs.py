@@ -1,4 +1,4 @@
-"""Pairs with human or authors' labels: PandaLM, LLMBar, JudgeBench, Auto-J, and FairEval."""
+"""Read pairs labelled by humans or by the authors: PandaLM, LLMBar, JudgeBench, Auto-J, and FairEval."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ PANDALM = Shape(
 
 
 def pandalm_entry(row: Row, row_number: int) -> Entry:
-    """Convert a row; metadata keeps instruction and input separate, as in PandaLM's prompt."""
+    """Convert a row; the metadata stores the instruction and input separately, as in PandaLM's prompt."""
     sample = pandalm_sample(row)
     context = row.optional_text("input")
     if context:
@@ -33,7 +33,7 @@ LLMBAR = Shape(name="LLMBar", needs=("input", "output_1", "output_2", "label"))
 
 
 def llmbar_entry(row: Row, row_number: int) -> Entry:
-    """Convert a row; the folder names its set."""
+    """Convert a row; the folder name is the name of the set."""
     subset = Path(row.file).resolve().parent.name
     label = llmbar_label(row, False)
     if label is None or label.winner == "tie":
@@ -48,13 +48,13 @@ JUDGEBENCH = Shape(name="JudgeBench", needs=("pair_id", "source", "question", "r
 
 
 def judgebench_sample(row: Row) -> Sample:
-    """Read `question`, `response_A`, and `response_B`; the source's name determines the category."""
+    """Read `question`, `response_A`, and `response_B`; the category is determined by `source`."""
     names = ("pair_id", "source", "question", "response_A", "response_B")
     name, source, question, *answers = row.texts(*names, needs=JUDGEBENCH.needs)
     category = next((name for start, name in _JUDGEBENCH_CATEGORIES.items() if source.startswith(start)), None)
     if category is None:
         known = ", ".join(_JUDGEBENCH_CATEGORIES)
-        finding = f'expected a text beginning with one of {known}, got "{source}"; correct the row'
+        finding = f'expected text that begins with one of {known}, got "{source}"; correct the row'
         raise row.field_error("source", finding)
     model = row.optional_text("response_model")
     models = () if model is None else (model, model)
@@ -63,12 +63,12 @@ def judgebench_sample(row: Row) -> Sample:
 
 
 def judgebench_label(row: Row, with_reference: bool) -> Label:
-    """Read `label`: the objectively correct answer."""
+    """Read `label`, the objectively correct answer."""
     return Label(sample_id="", winner=choice_field(row, "label", _JUDGEBENCH_LABELS))
 
 
 AUTO_J_GROUPS: Mapping[str, Sequence[str]] = layout_facts()["auto-j"]["details"]["groups"]
-"""The 8 groups of Auto-J's 58 scenarios, as its authors report them."""
+"""Auto-J's 58 scenarios in the 8 groups reported by the authors."""
 
 AUTO_J_LABELS: Mapping[object, Winner] = {0: 1, 1: 2, 2: "tie"}
 AUTO_J = Shape(name="Auto-J's pairwise test set", needs=("scenario", "label", "prompt", "response 1", "response 2"))
@@ -97,7 +97,7 @@ _FAIREVAL_ANSWERS = "question_id, text, model_id"
 
 
 def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read FairEval's pairs with human labels, joined to the questions line by line."""
+    """Read FairEval's pairs with human labels, which are joined to the questions by line."""
     texts = [path for path in files if path.lower().endswith(".txt")]
     if len(texts) != 1:
         raise InputError(f"faireval: expected one .txt file of human labels, got {len(texts)}; add it")
@@ -106,8 +106,10 @@ def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     questions = [rows for rows in tables if "model_id" not in rows[0].data]
     answers = [rows for rows in tables if "model_id" in rows[0].data]
     if len(questions) != 1 or len(answers) != 2:
-        counts = f"{len(questions)} files of questions and {len(answers)} of answers"
-        raise InputError(f"faireval: expected one file of questions, two of answers and the labels, got {counts}")
+        counts = f"{len(questions)} files of questions and {len(answers)} files of answers"
+        raise InputError(
+            f"faireval: expected one file of questions, two files of answers, and the labels, got {counts}"
+        )
     models = tuple(rows[0].text("model_id", _FAIREVAL_ANSWERS) for rows in answers)
     labels = _faireval_labels(texts[0], models, len(questions[0]))
     sides = [{_question_id(row): row for row in rows} for rows in answers]
@@ -115,7 +117,7 @@ def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
         try:
             name = _question_id(row)
             if any(name not in side for side in sides):
-                raise row.error(f"question {name} lacks an answer in one of the two files; give the published files")
+                raise row.error(f"question {name} has no answer in one of the two files; pass the published files")
             sample = Sample(
                 id=f"faireval-{name}",
                 question=row.text("text", "question_id, text"),
@@ -132,7 +134,7 @@ def _faireval_labels(path: str, models: tuple[str, ...], expected: int) -> list[
     try:
         lines = [line.strip() for line in read_text(path).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot read: {error}; give FairEval's review_..._human.txt") from error
+        raise InputError(f"{path}: cannot read: {error}; pass FairEval's review_..._human.txt") from error
     if len(lines) != expected:
         raise InputError(f"{path}: {len(lines)} labels for {expected} questions; they are joined line by line")
     return [_faireval_winner(f"{path}:{line_number}", line, models) for line_number, line in enumerate(lines, 1)]
@@ -147,7 +149,7 @@ def _faireval_winner(location: str, name: str, models: tuple[str, ...]) -> Winne
     matches = [winner for winner, model in zip(winners, models, strict=True) if _letters(model).startswith(prefix)]
     if len(matches) != 1:
         known = " and ".join(models)
-        raise InputError(f'{location}: "{name}" is neither TIE nor one of {known}; give the matching answers')
+        raise InputError(f'{location}: "{name}" is neither TIE nor one of {known}; pass the matching answers')
     return matches[0]
 
 
@@ -156,7 +158,7 @@ def _letters(name: str) -> str:
 
 
 def _question_id(row: Row) -> str:
-    return row.required_id("question_id", "questions and answers are joined by it")
+    return row.required_id("question_id", "it is required to join questions and answers")
 
 
 SOURCES = (

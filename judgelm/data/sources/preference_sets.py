@@ -1,6 +1,6 @@
-"""Preference sets and reward-model benchmarks: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, and RM-Bench.
+"""Read preference sets and reward-model benchmarks: HelpSteer3, PPE, SafeRLHF, ..., RewardBench, and RM-Bench.
 
-The functions `*_fields` convert a published row to a layout's fields.
+The `*_fields` functions convert a published row to the fields of a layout.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ def _rewritten(row: Row, fields: Rewrite) -> Row:
     try:
         return row.with_data(fields(row))
     except KeyError as error:
-        raise row.field_error(error.args[0], "missing, though the first row has it; remove the row") from error
+        raise row.field_error(error.args[0], "missing, although it is in the first row; remove the row") from error
 
 
 def _rest(row: Row, used: Sequence[str]) -> Fields:
@@ -43,7 +43,6 @@ def _rest(row: Row, used: Sequence[str]) -> Fields:
 
 
 def _renamed(layout: str, row: Row) -> Fields:
-    """Rename the fields of a row as defined in `layouts.yaml`."""
     stated = layout_facts()["renamed-fields"][layout]
     names, optional = stated["fields"], stated.get("optional", {})
     fields: Fields = {name: row.data[published] for name, published in names.items()}
@@ -52,7 +51,7 @@ def _renamed(layout: str, row: Row) -> Fields:
 
 
 def helpsteer3_fields(row: Row) -> Fields:
-    """HelpSteer3: -3 to -1 prefer the first response, 1 to 3 the second, and 0 neither."""
+    """HelpSteer3: from -3 to -1 the first response is preferred, from 1 to 3 the second, and 0 is a tie."""
     strength = row.number("overall_preference")
     if not -3 <= strength <= 3:
         raise row.field_error("overall_preference", f"expected a number from -3 to 3, got {strength:g}")
@@ -67,7 +66,7 @@ def _rubric(row: Row) -> str:
 
 
 def preference_collection_fields(row: Row) -> Fields:
-    """Prometheus pairs: the preference is the label; the two grades from 1 to 5 become metadata."""
+    """Prometheus pairs: the preference is the label, and the two grades (1 to 5) become metadata."""
     grades: Fields = {name: row.data[name] for name in ("orig_score_A", "orig_score_B") if name in row.data}
     return _renamed("preference_collection", row) | {"metadata": {"rubric": _rubric(row), **grades}}
 
@@ -84,11 +83,11 @@ def nectar_fields(row: Row) -> Fields:
     """Nectar: the best and the worst of the ranked answers, if their ranks are unique."""
     ranked = row.data["answers"]
     if not isinstance(ranked, list) or len(ranked) < 2 or not all(isinstance(answer, dict) for answer in ranked):
-        raise row.field_error("answers", f"expected ranked answers, at least two, got {describe(ranked)}")
+        raise row.field_error("answers", f"expected at least two ranked answers, got {describe(ranked)}")
     by_rank = sorted(map(row.with_data, ranked), key=lambda answer: answer.number("rank"))
     ranks = [answer.number("rank") for answer in by_rank]
     if ranks[0] == ranks[1] or ranks[-1] == ranks[-2]:
-        raise row.field_error("answers", "the best or worst rank is shared; remove the row")
+        raise row.field_error("answers", "several answers share the best or the worst rank; remove the row")
     fields: Fields = {"prompt": row.data["prompt"], "metadata": _rest(row, ("prompt", "answers"))}
     for side, answer in (("chosen", by_rank[0]), ("rejected", by_rank[-1])):
         fields |= {side: answer.data.get("answer"), f"{side}_model": answer.data.get("model")}
@@ -98,7 +97,7 @@ def nectar_fields(row: Row) -> Fields:
 def ultrafeedback_fields(row: Row) -> Fields:
     """UltraFeedback: several completions, scored by the mean of their fine-grained ratings.
 
-    `overall_score` is ignored: a bug wrote 10 instead of 1. Source: openbmb/UltraFeedback, issue 8.
+    `overall_score` is ignored, because a bug turned 1 into 10. Source: openbmb/UltraFeedback, issue 8.
     """
     completions = row.data["completions"]
     if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
@@ -115,7 +114,7 @@ def ultrafeedback_fields(row: Row) -> Fields:
 
 
 SECTIONS: Mapping[str, Mapping[str, int]] = layout_facts()["rewardbench"]["details"]["sections"]
-"""RewardBench's sections with each subset's published weight; the fifth, Prior Sets, is published separately."""
+"""RewardBench's sections and the published weights of their subsets. The fifth, Prior Sets, is a separate data set."""
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 SECOND_SUBSETS: tuple[str, ...] = tuple(layout_facts()["rewardbench-2"]["details"]["subsets"])
@@ -123,9 +122,9 @@ REWARDBENCH_NEEDS = ("id", "prompt", "chosen", "rejected", "subset")
 
 
 def rewardbench_entry(row: Row, row_number: int) -> Entry:
-    """Convert a RewardBench row; its metadata has the section of the subset."""
+    """Convert a RewardBench row; the section is stored in the metadata."""
     if isinstance(row.data["chosen"], list) and not any(isinstance(message, dict) for message in row.data["chosen"]):
-        raise row.error("several chosen answers as in RewardBench 2; import it as rewardbench-2")
+        raise row.error("there are several chosen answers, as in RewardBench 2; import the file as rewardbench-2")
     subset = row.text("subset", "subset")
     if subset not in _SECTION_OF:
         raise row.error(f'field "subset": "{subset}" is not in RewardBench; import the file as preferences')
@@ -135,7 +134,7 @@ def rewardbench_entry(row: Row, row_number: int) -> Entry:
 
 
 def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
-    """Convert a RewardBench 2 row: all answers, ordered by `answer_rank`, with score 1 if correct, else 0."""
+    """Convert a RewardBench 2 row: all answers, sorted by `answer_rank`, with score 1 if correct, else 0."""
     for name in ("chosen", "rejected"):
         if not isinstance(row.data[name], list):
             raise row.field_error(name, "expected a list of strings; import rows with one string as rewardbench")
@@ -145,7 +144,7 @@ def rewardbench_2_entry(row: Row, row_number: int) -> Entry:
         finding = f'expected one of {", ".join(SECOND_SUBSETS)}, got "{subset}"; correct the row'
         raise row.field_error("subset", finding)
     if subset != "Ties" and len(chosen) != 1:
-        raise row.error(f'field "chosen": expected 1 string outside the subset Ties, got {len(chosen)}')
+        raise row.error(f'field "chosen": expected 1 string, except in the subset Ties, got {len(chosen)}')
     answers = (*chosen, *wrong)
     order = sorted(range(len(answers)), key=lambda index: answer_rank(question, answers[index]))
     models = row.data.get("models")
@@ -173,12 +172,12 @@ RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
 
 
 def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return RM-Bench's nine pairs: each chosen style with each rejected one; equal texts are rejected."""
+    """Return RM-Bench's nine pairs of a chosen and a rejected style, rejecting pairs of equal texts."""
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:
         known = ", ".join(_DOMAINS)
-        raise row.error(f'expected a field domain or file name beginning with one of {known}, got "{part}"')
+        raise row.error(f'expected a domain field or a file name that begins with one of {known}, got "{part}"')
     chosen, rejected = row.text_list("chosen"), row.text_list("rejected")
     if len(chosen) != len(_STYLES) or len(rejected) != len(_STYLES):
         raise row.error(f"expected 3 chosen and 3 rejected answers, got {len(chosen)} and {len(rejected)}")

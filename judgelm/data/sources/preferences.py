@@ -1,4 +1,4 @@
-"""Preference sets: chosen and rejected answers, arena battles, and response pairs."""
+"""Read preference sets: chosen and rejected answers, arena battles, and response pairs."""
 
 import hashlib
 from dataclasses import replace
@@ -41,7 +41,7 @@ def _asked(row: Row, needs: str) -> tuple[tuple[Turn, ...], set[str]]:
 
 
 def answer_rank(question: str, answer: str) -> bytes:
-    """Hash a question and an answer, to order answers so that a judge cannot learn a position bias."""
+    """Hash a question and an answer. Answers are sorted by this hash so that judges do not learn a position bias."""
     return hashlib.blake2b(f"{len(question)} {question}{answer}".encode(), digest_size=16).digest()
 
 
@@ -56,17 +56,17 @@ def _preference(row: Row) -> tuple[str, str, str, set[str], tuple[str, ...]]:
         for name in ("chosen", "rejected")
     )
     if not prompt and len(chosen) == len(rejected) == 1:
-        raise row.error(f'field "prompt" is missing; each row needs {_PREFERENCE_NEEDS}')
+        raise row.error(f'field "prompt" is missing; each row must contain {_PREFERENCE_NEEDS}')
     question, answers, images = question_and_answers(row, ("chosen", "rejected"), (chosen, rejected))
     if answers[0] == answers[1]:
-        raise row.error("chosen and rejected are equal, so the row states no preference; remove the row")
+        raise row.error("chosen and rejected are equal, so there is no preference; remove the row")
     return question, *answers, used, images
 
 
 def preference_sample(row: Row) -> Sample:
-    """Read `chosen` and `rejected`: strings, HH-RLHF dialogues, or chat messages, ordered by `answer_rank`.
+    """Read `chosen` and `rejected` (strings, HH-RLHF dialogues, or chat messages), sorted by `answer_rank`.
 
-    RewardBench's `id` is unique only within a `subset`, so the sample's id includes both.
+    RewardBench's ids are unique only within a subset, so the subset is part of the sample's id.
     """
     question, chosen, rejected, used, images = _preference(row)
     first = _chosen_first(question, chosen, rejected)
@@ -75,7 +75,7 @@ def preference_sample(row: Row) -> Sample:
     reference = row.reference()
     metadata = row.extras(known_fields("preference") | used)
     if metadata.get("messages") == row.data["chosen"]:
-        del metadata["messages"]  # UltraFeedback's third copy of the chosen side
+        del metadata["messages"]  # in UltraFeedback, a third copy of the chosen side
     name, subset = row.id(), row.optional_text("subset")
     name = f"{subset}-{name}" if name is not None and subset else name
     models, category = models if first else models[::-1], row.optional_text("category") or subset
@@ -92,16 +92,18 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
         return Label(sample_id="", winner=1 if first else 2, reason=reason)
     chosen, rejected = row.number("score_chosen"), row.number("score_rejected")
     if chosen == rejected:
-        raise row.error(f"score_chosen and score_rejected are both {chosen:g}; the row states no preference")
+        raise row.error(
+            f"score_chosen and score_rejected are both {chosen:g}, so there is no preference; remove the row"
+        )
     if chosen < rejected:
-        finding = f"score_chosen {chosen:g} is not above score_rejected {rejected:g}"
+        finding = f"score_chosen {chosen:g} is lower than score_rejected {rejected:g}"
         raise row.error(f"{finding}; correct the row, or remove its scores")
     scores = (chosen, rejected) if first else (rejected, chosen)
     return Label(sample_id="", winner=1 if first else 2, scores=scores, reason=reason)
 
 
 def pair_id(row: Row) -> str | None:
-    """Return the id of a pair from its question, two models and, if given, judge and turn."""
+    """Build a pair's id from the question, the two models, and the judge and turn, if any."""
     question = row.id(("question_id",))
     if question is None:
         return None
@@ -111,7 +113,7 @@ def pair_id(row: Row) -> str | None:
 
 
 def _battle_id(row: Row) -> str | None:
-    """Return `id` or `question_id`. A numeric id names a question asked many times, so models are added."""
+    """Return `id` or `question_id`. Numeric question ids are not unique, so the models are appended."""
     name = row.id(("id",))
     question = row.id(("question_id",))
     if name is not None or question is None:
@@ -134,14 +136,14 @@ def _battle(
 
 
 def arena_sample(row: Row) -> Sample:
-    """Read LMSYS arena and MT-bench votes: `conversation_a` and `conversation_b`, in this order.
+    """Read LMSYS arena and MT-bench votes on `conversation_a` and `conversation_b`, in this order.
 
-    MT-bench's `turn` is the user turn after which the vote was cast. Later messages are removed; their number is in
-    `metadata["messages_after_vote"]`.
+    MT-bench's `turn` is the user turn after which the vote was cast. Later messages are dropped; their number is stored
+    in `metadata["messages_after_vote"]`.
     """
     order = row.data.get("evaluation_order")
     if isinstance(order, int) and order > 1:
-        finding = f"vote {order} of a session, but conversation_a and conversation_b lack the earlier turns"
+        finding = f"this is vote {order} of a session, but the conversations do not contain the earlier turns"
         raise row.field_error("evaluation_order", f"{finding}; add them, or remove the row")
     names = ("conversation_a", "conversation_b")
     first, second = (read_turns(row, name, alone="assistant", needs=_ARENA_NEEDS) for name in names)
@@ -159,7 +161,7 @@ def _until(turns: tuple[Turn, ...], turn: object) -> tuple[Turn, ...]:
 
 
 def responses_sample(row: Row) -> Sample:
-    """Read `response_a` and `response_b` to a prompt: strings, or lists with one per turn (Kaggle)."""
+    """Read `response_a` and `response_b`: strings, or lists with one string per turn (Kaggle)."""
     prompt_field = next((name for name in QUESTION_FIELDS if row.has(name)), "prompt")
     names = ("response_a", "response_b")
     prompts, *sides = (_texts(row, name) for name in (prompt_field, *names))
@@ -186,7 +188,7 @@ def _texts(row: Row, name: str) -> list[object] | None:
 
 def _interleaved(row: Row, name: str, prompts: list[object], replies: list[object]) -> tuple[Turn, ...]:
     if len(prompts) != len(replies):
-        finding = f"expected {len(prompts)} strings, one for each prompt, got {len(replies)}"
+        finding = f"expected {len(prompts)} strings, one per prompt, got {len(replies)}"
         raise row.field_error(name, f"{finding}; remove the row")
     turns: list[Turn] = []
     for index, (prompt, reply) in enumerate(zip(prompts, replies, strict=True)):
@@ -199,7 +201,7 @@ def _interleaved(row: Row, name: str, prompts: list[object], replies: list[objec
 
 
 def battle_label(row: Row, with_reference: bool) -> Label | None:
-    """Read which of `winner_model_a`, `winner_model_b`, and `winner_tie` is 1, else `winner` and scores."""
+    """Read `winner_model_a`, `winner_model_b`, and `winner_tie`, one of which is 1, or else `winner` and scores."""
     columns = [name for name, _ in _WINNER_COLUMNS if row.has(name)]
     if not columns:
         return plain_pair_label(row, with_reference)
@@ -210,7 +212,7 @@ def battle_label(row: Row, with_reference: bool) -> Label | None:
         if name in columns and _marked(row, name):
             marked.append(winner)
     if len(marked) != 1:
-        raise row.error(f"expected 1 in one of winner_model_a, winner_model_b, winner_tie, got it in {len(marked)}")
+        raise row.error(f"exactly one of winner_model_a, winner_model_b, and winner_tie must be 1, got {len(marked)}")
     return Label(sample_id="", winner=marked[0], reason=row.optional_text("reason") or None)
 
 
@@ -222,16 +224,16 @@ def _marked(row: Row, name: str) -> bool:
 
 
 def pair_label_alone(row: Row) -> Sample:
-    """Return a sample without answers for a label with a question and models."""
+    """Return a sample without answers for a label that is identified by a question and two models."""
     name = pair_id(row)
     if name is None:
-        raise row.error("no question_id; a label for two models' answers needs it")
+        raise row.error("no question_id, which is required for labels of two models' answers")
     metadata = row.extras({"label", "g1_winner", "g2_winner", "category", *ID_FIELDS})
     return Sample(id=name, question="", answers=(), category=row.optional_text("category"), metadata=metadata)
 
 
 def pair_label(row: Row, with_reference: bool) -> Label | None:
-    """Read `label` (A, B, tie), or FastChat's two games."""
+    """Read `label` (A, B, or tie), or FastChat's two games."""
     return Label(sample_id="", winner=winner_field(row, "label")) if row.has("label") else games_label(row)
 
 
@@ -244,4 +246,4 @@ SOURCES = (
 PAIR_LABELS = with_stated_fields(
     replace(LABELS, sample=pair_label_alone, label=pair_label, code=(FieldCode(fields=("label",)),)), "pair-labels"
 )
-"""Labels of pairs identified by a question and two models; the answers are in another file."""
+"""Labels of pairs that are identified by a question and two models; the answers are in a different file."""

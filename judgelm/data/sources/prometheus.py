@@ -1,4 +1,4 @@
-"""Absolute grading of Prometheus: prompts with GPT-4's scores."""
+"""Read Prometheus's absolute grading data: prompts with GPT-4's scores."""
 
 from statistics import fmean
 
@@ -20,7 +20,7 @@ _END = "###Feedback:"
 
 
 def prometheus_entry(row: Row, row_number: int) -> Entry:
-    """Convert a grading prompt; the id is the file name and row number."""
+    """Convert a grading prompt; the id consists of the file name and row number."""
     parts = _parts(row, row.text("instruction", ", ".join(PROMETHEUS.needs)))
     scores = row.data[SCORES_FIELD]
     known = isinstance(scores, list) and all(type(score) is int and 1 <= score <= 5 for score in scores)
@@ -45,7 +45,7 @@ def _parts(row: Row, prompt: str) -> dict[str, str]:
     ends = [*starts[1:], prompt.rfind(_END)]
     once = all(prompt.count(heading) == 1 for heading in headings.values())
     if not once or starts + ends[-1:] != sorted({*starts, *ends}):
-        raise row.field_error("instruction", "expected one grading prompt with instruction, response and rubric")
+        raise row.field_error("instruction", "expected a single grading prompt with instruction, response, and rubric")
     return {
         name: prompt[start + len(heading) : end].removesuffix("\n").removesuffix("\n")
         for (name, heading), start, end in zip(headings.items(), starts, ends, strict=True)

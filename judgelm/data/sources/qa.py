@@ -1,12 +1,13 @@
-"""Questions with gold answers: published extractive QA, and open QA judged by humans.
+"""Read questions with gold answers: published extractive QA, and open QA judged by humans.
 
 - HotpotQA and 2WikiMultiHopQA: `_id` (or `id`), `question`, `answer`, `context` as (title, sentences) pairs;
-- flat rows: the same with `context` as a string; `pred_answer` or `prediction` may have the answer of `model`;
-- DROP: passages with `qa_pairs`; answers are a `number`, `spans`, or `date`, with more in `validated_answers`;
-- Quoref: `data` of `paragraphs` with `qas`, whose `answers` are the spans of one answer.
+- flat rows: the same fields, with `context` as a string; `pred_answer` or `prediction` may contain the answer of
+  `model`;
+- DROP: passages with `qa_pairs`; answers are a `number`, `spans`, or `date`; `validated_answers` contains more answers;
+- Quoref: `data` contains `paragraphs`, which contain `qas`; the `answers` are the spans of one answer.
 
-Metadata has `data_set`, `answer_type`, `context`, and, for several validated answers, `references` and
-`reference_spans`. EVOUNA has human-judged answers to NQ and TriviaQA.
+The metadata contains `data_set`, `answer_type`, `context`, and, if there are several validated answers, `references`
+and `reference_spans`. EVOUNA consists of human-judged answers to NQ and TriviaQA.
 """
 
 import zlib
@@ -34,12 +35,12 @@ _PREDICTED = ("pred_answer", "prediction")
 
 
 def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject = raise_reject) -> Iterator[Sample]:
-    """Read questions as samples, with an answer to judge only if the rows have predictions.
+    """Read questions as samples; rows with predictions also have an answer to judge.
 
-    If `data_set` is None, DROP and Quoref are detected by their structure, 2WikiMultiHopQA by `evidences`, and others
-    by a row's `data_set`; the default is HotpotQA.
+    If `data_set` is None, it is taken from a row's `data_set`, if present. Otherwise, DROP and Quoref are detected by
+    their structure and 2WikiMultiHopQA by `evidences`; the default is HotpotQA.
 
-    Questions with the same id raise an InputError.
+    Questions with repeated ids are rejected.
     """
     if data_set is not None and data_set not in QA_NAMES:
         raise ConfigError(f"data set {data_set!r} not found; available: {', '.join(QA_NAMES)}")
@@ -49,13 +50,13 @@ def read_qa(path: str, data_set: QaDataSet | None = None, *, on_reject: OnReject
 
 
 def has_predictions(path: str) -> bool:
-    """Return True if the first good row has a predicted answer."""
+    """Return True if the first usable row contains a predicted answer."""
     first = first_row(path)
     return first is not None and any(name in first.data for name in _PREDICTED)
 
 
 def qa_row(sample: Sample) -> dict[str, object]:
-    """Return a sample as a plain row."""
+    """Convert a sample to a plain row."""
     row: dict[str, object] = {"id": sample.id, "question": sample.question, "reference": sample.reference}
     if sample.answers:
         row["answer"] = sample.answers[0]
@@ -74,7 +75,6 @@ def _rows(path: str) -> Iterator[Row | Reject]:
 
 
 def _nested(path: str) -> dict[str, Any] | None:
-    """Return the file as one object of passages, or None for rows or unreadable files."""
     try:
         value: Any = read_json(path)
     except (OSError, ValueError, EOFError, zlib.error):
@@ -97,8 +97,8 @@ def _flattened(path: str, nested: dict[str, Any]) -> Iterator[dict[str, object]]
         for passage in nested.values():
             yield from (question | {"context": passage["passage"]} for question in passage["qa_pairs"])
     except (KeyError, TypeError) as error:
-        finding = f"has neither Quoref's nor DROP's format ({error!r})"
-        raise InputError(f"{path}: {finding}; give the published file") from error
+        finding = f"is in neither Quoref's nor DROP's format ({error!r})"
+        raise InputError(f"{path}: {finding}; pass the published file") from error
 
 
 def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
@@ -118,7 +118,7 @@ def _sample(row: Row, data_set: QaDataSet | None) -> Sample:
     model = row.optional_text("model")
     name = row.id(_IDS)
     if name is None:
-        raise row.error("no _id or id to join questions by")
+        raise row.error("no _id or id, which is required to join questions")
     return Sample(
         id=name,
         question=question,
@@ -154,7 +154,9 @@ def _type(row: Row, question: str, golds: list[str]) -> str:
 
 def _golds(row: Row) -> list[Gold]:
     if "answers_spans" in row.data:
-        raise row.field_error("answers_spans", "does not tell which spans belong together; give DROP's own JSON file")
+        raise row.field_error(
+            "answers_spans", "does not show which spans belong together; pass DROP's original JSON file"
+        )
     if "answers" in row.data:
         golds = [_quoref_gold(row)]
     else:
@@ -164,7 +166,7 @@ def _golds(row: Row) -> list[Gold]:
         golds = [_gold(row, value) for value in [row.data.get("answer", row.data.get("gold_ans")), *more]]
     distinct = list(dict.fromkeys(gold for gold in golds if gold and gold[0].strip()))
     if not distinct:
-        raise row.error("no gold answer, so the question cannot be scored; remove the row")
+        raise row.error("no gold answer, so answers cannot be scored; remove the row")
     return distinct
 
 
@@ -183,7 +185,7 @@ def _gold(row: Row, value: object) -> Gold:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (str(value),)
     if not isinstance(value, dict):
-        raise row.field_error("answer", f"expected text or DROP's number, spans or date, got {describe(value)}")
+        raise row.field_error("answer", f"expected text, or DROP's number, spans or date, got {describe(value)}")
     if value.get("number"):
         return (str(value["number"]),)
     if value.get("spans"):
@@ -207,7 +209,7 @@ def _context(row: Row) -> str | None:
 
 
 def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read the questions of a published data set."""
+    """Read the questions in a published data set."""
     for path in files:
         _check_shape(path, data_set)
         for sample in read_qa(path, data_set, on_reject=on_reject):
@@ -215,11 +217,11 @@ def load_qa(data_set: QaDataSet, files: Sequence[str], on_reject: OnReject) -> I
 
 
 def _check_shape(path: str, data_set: QaDataSet) -> None:
-    """Reject a file of another data set; flat rows fit any."""
-    first = next(read_qa(path, on_reject=lambda reject: None))  # raises an error if no question is usable
+    """Flat rows are accepted for any data set."""
+    first = next(read_qa(path, on_reject=lambda reject: None))  # raises an error if there are no usable questions
     data_set_found = first.metadata["data_set"]
     if data_set_found not in (data_set, "hotpotqa") or (data_set_found != data_set and _has_titles(path)):
-        raise InputError(f"{path}: has the format of {data_set_found}, not {data_set}; import it as {data_set_found}")
+        raise InputError(f"{path}: is in {data_set_found} format, not {data_set}; import it as {data_set_found}")
 
 
 def _has_titles(path: str) -> bool:
@@ -233,13 +235,13 @@ EVOUNA = Shape(name="EVOUNA", needs=("question", "golden_answer", "improper", *_
 
 
 def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return a row for each model's answer; unjudged answers and improper questions are rejected."""
+    """Return a row for each model's answer, rejecting unjudged answers and improper questions."""
     if row.data["improper"] is not False:
-        raise row.error("the question is marked as improper; EVOUNA excludes it")
+        raise row.error("the question is marked as improper and is excluded from EVOUNA")
     question = row.text("question", ", ".join(EVOUNA.needs))
     golds = [gold.strip() for gold in row.text("golden_answer", "golden_answer").split("/") if gold.strip()]
     if not golds:
-        raise row.field_error("golden_answer", "expected answers between slashes, got none; remove the row")
+        raise row.field_error("golden_answer", "expected answers separated by slashes, got none; remove the row")
     data_set, entries = model_from_filename(row.file), list[Entry | Reject]()
     for model in MODELS:
         try:

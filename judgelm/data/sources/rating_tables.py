@@ -1,4 +1,4 @@
-"""Ratings of completions by several judges, from long files, wide files, or runs.
+"""Load ratings of completions by several judges from long files, wide files, or runs.
 
 Source: Play Favorites, section 6.1.
 """
@@ -30,7 +30,7 @@ _KEY = ("item", "dimension", "judge", "model", "annotator", "check")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingColumns:
-    """Column names in the file, and extra columns to keep."""
+    """The column names in the file, and extra columns to keep."""
 
     item: str = "item"
     dimension: str = "dimension"
@@ -46,9 +46,9 @@ class RatingColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingTable:
-    """Ratings as a data frame with one row per rating, and the unusable rows.
+    """A data frame with one row per rating, and the unusable rows.
 
-    `score` and `length` are floats, NaN if missing. Extra columns are as in the file; all others are strings.
+    `score` and `length` are floats, or NaN if missing. Extra columns are not converted; all other columns are strings.
     """
 
     frame: pd.DataFrame
@@ -58,9 +58,9 @@ class RatingTable:
 def read_ratings(
     paths: Iterable[str | Path], columns: RatingColumns | None = None, *, more: Iterable[Row] = ()
 ) -> RatingTable:
-    """Read files of ratings, long or wide, into one table; unusable rows are rejected.
+    """Read files of ratings, in long or wide format, into one table.
 
-    `more` adds ratings in long format, such as those of run files (`run_ratings`).
+    `more` is for additional ratings in long format, such as ratings from run files (`run_ratings`).
     """
     columns = columns or RatingColumns()
     ratings: list[dict[str, object]] = []
@@ -73,13 +73,13 @@ def read_ratings(
             rejects.append(rating)
         elif (key := tuple(rating.data[name] for name in _KEY)) in seen:
             key_text = ", ".join(f"{name} {rating.data[name]!r}" for name in _KEY if rating.data[name])
-            rejects.append(Reject(rating.file, rating.line, f"rated twice: {key_text}", key_text))
+            rejects.append(Reject(rating.file, rating.line, f"rated more than once: {key_text}", key_text))
         else:
             seen.add(key)
             ratings.append(rating.data)
     if not ratings:
         why = f"; first: {rejects[0].message}" if rejects else ""
-        raise InputError(f"{', '.join(map(str, paths)) or 'ratings'}: no usable row{why}")
+        raise InputError(f"{', '.join(map(str, paths)) or 'ratings'}: no usable rows{why}")
     _check_extra(ratings, columns)
     return RatingTable(frame=pd.DataFrame(ratings), rejects=tuple(rejects))
 
@@ -89,7 +89,7 @@ def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
     try:
         frame.to_json(path, orient="records", lines=True, force_ascii=False)
     except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose another place") from error
+        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose a different location") from error
 
 
 def _read_file(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
@@ -128,7 +128,7 @@ def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     for name in ("item", "judge", "model"):
         text = _text(row.data.get(getattr(columns, name)))
         if not text:
-            return _reject(row, f'no "{getattr(columns, name)}"; each rating needs an item, judge, and model')
+            return _reject(row, f'no "{getattr(columns, name)}"; each rating must have an item, judge, and model')
         values[name] = text
     if columns.score not in row.data:
         return _reject(row, f'no "{columns.score}"; write null for a missing score')
@@ -155,7 +155,6 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number, NaN for a missing value, None for anything else."""
     if value is None:
         return math.nan
     if isinstance(value, bool):
@@ -176,16 +175,16 @@ def _reject(row: Row, reason: str) -> Reject:
 def _check_extra(ratings: list[dict[str, object]], columns: RatingColumns) -> None:
     for name in columns.extra:
         if all(values[name] in (None, "") for values in ratings):
-            raise InputError(f'ratings: no row has a column "{name}"; check its name')
+            raise InputError(f'ratings: column "{name}" not found in any row')
 
 
 _WIDE_FIELDS = frozenset({"judge", "model", "gt", "prompt_id", "rating"})
 
 _NAMES: Mapping[str, str] = layout_facts()["play-favorites"]["models"]
-"""Released identifiers -> the paper's names; other identifiers are unchanged."""
+"""Released identifier -> name in the paper; other identifiers are unchanged."""
 
 _TASKS: Mapping[str, str] = layout_facts()["play-favorites"]["tasks"]
-"""Data set -> the paper's type of task (section 6.1); other data sets are their own task."""
+"""Data set -> type of task in the paper (section 6.1); other data sets are their own task."""
 
 
 _HumanRatings = dict[tuple[str, ...], str]
@@ -195,7 +194,7 @@ _HumanRatings = dict[tuple[str, ...], str]
 def _wide_rows(row: Row, dimension: str, extra: tuple[str, ...], human: _HumanRatings) -> list[Row | Reject]:
     values = row.data
     if missing := ", ".join(sorted(_WIDE_FIELDS - values.keys())):
-        return [Reject(row.file, row.line, f"lacks {missing}, unlike the earlier rows", str(values)[:1000])]
+        return [Reject(row.file, row.line, f"{missing} missing, unlike in earlier rows", str(values)[:1000])]
     data_set = str(values.get("dataset") or "").strip()
     shared = {name: values.get(name) for name in extra} | {
         "item": values["prompt_id"],
@@ -210,7 +209,7 @@ def _wide_rows(row: Row, dimension: str, extra: tuple[str, ...], human: _HumanRa
         human[key] = gold
         return [row.with_data(shared | {"judge": HUMAN, "score": values["gt"]}), rating]
     if human[key] != gold:
-        reason = f'"gt" is {gold}, but an earlier row of this completion has {human[key]}'
+        reason = f'"gt" is {gold}, but {human[key]} in an earlier row for this completion'
         return [Reject(row.file, row.line, reason, str(values)[:1000])]
     return [rating]
 
@@ -224,7 +223,7 @@ _SHOWN_TEXT = 80
 
 
 def count_words(text: str) -> int:
-    """Count the words of a text, separated by spaces."""
+    """Count the words in a text, separated by white space."""
     return len(text.split())
 
 
@@ -236,21 +235,21 @@ def run_ratings(
     item: str = "item",
     length: Callable[[str], int] = count_words,
 ) -> Iterator[Row]:
-    """Yield a long row per answer and dimension (part of the rubric), with the sample's metadata.
+    """Yield a row in long format for each answer and dimension (part of the rubric), with the sample's metadata.
 
-    Failures have no score. `judge` must equal the model name of the judge's answers. `item` is the metadata field that
-    identifies the prompt. `length` measures answers in tokens, as the paper does, or in words.
+    Failures have no score. `judge` must be the model name used for the judge's own answers. `item` is the metadata
+    field that identifies the prompt. `length` computes the length of an answer, in tokens as in the paper, or in words.
     """
     for index, (key, judgment) in enumerate(judgments.items(), 1):
         location = f"run of {judge}: judgment {key}"
         if judgment.verdict is not None and not isinstance(judgment.verdict, GradeVerdict):
-            raise InputError(f"{location}: not a grade; give runs of mode rubric or single")
+            raise InputError(f"{location}: not a grade; pass runs in mode rubric or single")
         sample = samples.get(key)
         if sample is None:
-            raise InputError(f"{location}: not in the rows; give the judged rows")
+            raise InputError(f"{location}: not found in the rows; pass the rows that were judged")
         if len(sample.answers) != 1 or len(sample.answer_models) != 1:
             counts = f"{len(sample.answers)} answers and {len(sample.answer_models)} models"
-            raise InputError(f"{location}: its row has {counts}; expected one answer and one name in answer_models")
+            raise InputError(f"{location}: the row has {counts}; expected one answer and one name in answer_models")
         common = dict(sample.metadata) | {
             "item": sample.metadata.get(item) or sample.question,
             "judge": judge,
@@ -263,7 +262,7 @@ def run_ratings(
 
 
 def _scores(judgment: Judgment) -> Iterator[tuple[str | None, float | None]]:
-    """Yield dimension and score, using the last reading of each part."""
+    """If a part was scored more than once, use the last score."""
     parts = {shown.part: shown for shown in judgment.shown if shown.part}
     if not parts:
         yield None, judgment.verdict.score if isinstance(judgment.verdict, GradeVerdict) else None

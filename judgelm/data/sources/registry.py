@@ -1,7 +1,7 @@
-"""Look-up and recognition of sources.
+"""Look up sources by name or by a file's fields.
 
-A file has the first layout in `layouts.yaml` whose `needs` are in its first row, so sets with more fields come before
-the layouts they resemble.
+A file is assigned the first layout in `layouts.yaml` whose `needs` are all in its first row. More specific layouts must
+therefore come first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,16 +54,16 @@ _PAIR_LABEL_FIELDS = (
 )
 _LABEL_MARKS = frozenset({"winner", "score", "scores", "score_1", "score_a", "score_w_reference", "text_w_reference"})
 _MARKS_AMONG_LABELS = frozenset({"text", "annotator1", "preference", "label"})
-"""Fields that mark a label only if a label file is expected."""
+"""Fields that indicate a label only if a label file is expected."""
 
 
 def benchmarks() -> dict[str, Source]:
-    """Return the sources with a protocol, by name."""
+    """Return the importable benchmarks by name."""
     return {name: SOURCES[name] for name in publications().benchmarks}
 
 
 def get_benchmark(name: str) -> Source:
-    """Return a source with a protocol by name."""
+    """Return a benchmark by name."""
     known = benchmarks()
     if name not in known:
         raise not_found("benchmark", name, known)
@@ -71,18 +71,17 @@ def get_benchmark(name: str) -> Source:
 
 
 def get_published(name: str) -> Source:
-    """Return a source with published judgments by name."""
+    """Return a format of published judgments by name."""
     if name not in PUBLISHED:
         raise not_found("format", name, PUBLISHED)
     return PUBLISHED[name]
 
 
 def recognise(row: Row, *, label_rows: bool = False) -> Source:
-    """Return the source that matches a file's first good row, with `fields` narrowed to those of the row.
+    """Return the source that matches a file's first usable row, with `fields` limited to the fields in that row.
 
-    `label_rows` accepts rows with only a label.
-
-    If no source matches, the InputError suggests the nearest layout and column names.
+    Raises:
+        InputError: no source matches; the message suggests the nearest layout and column names.
     """
     names = row.data.keys()
     for candidate in _LAYOUTS:
@@ -93,7 +92,7 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
     if any(needs <= names for needs in _PAIR_LABEL_FIELDS):
         return PAIR_LABELS.narrowed(row)
     if not label_rows and any(map(labelling_tools.ANSWER_FIELD.fullmatch, names)):
-        raise unknown_fields(row, _LAYOUTS, label_rows=False)  # the row has answers under other names
+        raise unknown_fields(row, _LAYOUTS, label_rows=False)  # the answers are in unrecognised fields
     marks = _LABEL_MARKS | _MARKS_AMONG_LABELS if label_rows else _LABEL_MARKS
     if not marks.isdisjoint(names) and any(name in names for name in ID_FIELDS):
         return LABELS.narrowed(row)
@@ -101,20 +100,20 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
 
 
 def recognise_published(files: Sequence[str]) -> Source:
-    """Return the source of published judgment files."""
+    """Detect the format of published judgment files."""
     if alpaca_eval.are_tables(files):
         return PUBLISHED["alpaca-eval"]
     sources = {path: _recognise_published(path) for path in files}
     if len({source.name for source in sources.values()}) > 1:
         listed = ", ".join(f"{path} is {source.name}" for path, source in sources.items())
-        raise ConfigError(f"files of different formats: {listed}; import them separately")
+        raise ConfigError(f"files have different formats ({listed}); import them separately")
     return next(iter(sources.values()))
 
 
 def _recognise_published(path: str) -> Source:
     row = first_row(path)
     if row is None:
-        raise InputError(f"{path}: no readable row; give a file of published judgments")
+        raise InputError(f"{path}: contains no readable rows; pass a file of published judgments")
     matches = [
         (len(runs.needs), source)
         for source in PUBLISHED.values()
@@ -122,6 +121,6 @@ def _recognise_published(path: str) -> Source:
     ]
     if not matches:
         fields = ", ".join(row.data) or "none"
-        way_out = f"name its format with --format: {', '.join(PUBLISHED)}"
+        way_out = f"set its format with --format: {', '.join(PUBLISHED)}"
         raise InputError(f"{path}: unknown fields ({fields}); {way_out}")
     return max(matches, key=lambda match: match[0])[1]

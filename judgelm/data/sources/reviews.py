@@ -1,4 +1,4 @@
-"""Reviews by judges, and replies read as judgments."""
+"""Read judges' reviews, and convert replies to judgments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ UNREADABLE = (-1.0, -1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """One judged pair in one order.
+    """The review of a pair in one order.
 
     Attributes:
         answers: ids, in the order shown.
-        scores: in the order shown; None if the source could not read the reply.
-        by_hand: whether the scores were extracted by hand, since they are not the first line of the reply.
+        scores: in the order shown; None if the reply was unparseable.
+        by_hand: whether the scores were extracted by hand, because they are not in the first line of the reply.
         text: the reply.
     """
 
@@ -39,7 +39,7 @@ class Review:
 
 
 def read_reviews(path: str, *, on_reject: OnReject = raise_reject) -> Iterator[Review]:
-    """Read the reviews of a file."""
+    """Read the reviews in a file."""
     yield from read_converted(path, _review, expected=", ".join(NEEDS), on_reject=on_reject)
 
 
@@ -47,7 +47,7 @@ def _review(row: Row) -> Review:
     question, first, second = (row.id((name,)) for name in NEEDS[:3])
     if question is None or first is None or second is None or row.data.get("score") is None:
         missing = ", ".join(name for name in NEEDS if row.data.get(name) in (None, ""))
-        raise row.error(f"not a review: missing {missing}; give review files or run files of judgelm-batch")
+        raise row.error(f"not a review: missing {missing}; pass review files or judgelm-batch run files")
     scores = row.score_pair("score")
     return Review(
         question=question,
@@ -61,10 +61,10 @@ def _review(row: Row) -> Review:
 
 
 def group_files(files: Sequence[tuple[str, Path]]) -> list[list[int]]:
-    """Group files (user's name, path) with the two orders of the same pairs; return groups of indices.
+    """Group files (name, path) that contain the two orders of the same pairs; return groups of indices.
 
-    Across files, one key can mean two pairs, since models that write the same text share an answer id. Files named
-    `X-vs-Y...` and `Y-vs-X...` form a group, then files with the same name; the rest form one group.
+    Keys are not unique across files, because models that write the same text share an answer id. Files named
+    `X-vs-Y...` and `Y-vs-X...` are grouped first, then files with the same name. All other files form one group.
     """
     left = list(range(len(files)))
     sets: list[list[int]] = []
@@ -89,14 +89,14 @@ def _are_two_orders(path: Path, other: Path) -> bool:
 
 
 def match_orders(reviews: Iterable[Review]) -> tuple[list[tuple[Review, Review]], list[Review]]:
-    """Return pairs of reviews in both orders, and the remaining reviews."""
+    """Return pairs of reviews in opposite orders, and the remaining reviews."""
     by_key: dict[tuple[str, tuple[str, str]], Review] = {}
     for review in reviews:
         key = review.question, review.answers
         if key in by_key:
             before = by_key[key].location
-            way_out = "give each file once, and both orders of a pair of models as NAME=FILE with the same NAME"
-            raise InputError(f"{review.location}: same answers in the same order as {before}; {way_out}")
+            way_out = "pass each file only once, and use the same NAME in NAME=FILE for both orders of a pair of models"
+            raise InputError(f"{review.location}: has the same answers in the same order as {before}; {way_out}")
         by_key[key] = review
     pairs: list[tuple[Review, Review]] = []
     alone: list[Review] = []
@@ -129,16 +129,16 @@ def read_results(
 ) -> list[Judgment]:
     """Read judgments from JudgeLM outputs (`pred_text`) or PandaLM's results (`gpt_result`, `pandalm_result`).
 
-    An unreadable reply is a failure `off_grammar`, never a tie.
+    An unparseable reply is a failure `off_grammar`, not a tie.
 
-    A `pred_text` that `parser` cannot read is read by `fallback` and marked `Shown.read_anywhere`. A `score` in the row
-    is the teacher's and is ignored. `hashes` returns the hashes of a row's judged texts.
+    If `parser` fails, `fallback` is used and the reply is marked as `Shown.read_anywhere`. A `score` in the row is the
+    teacher's and is ignored. `hashes` returns the hashes of a row's judged texts.
     """
 
     def convert(row: Row) -> Judgment:
         name = row.id(("question_id", "idx", "id", "review_id"))
         if name is None:
-            raise row.error("no id; a result needs question_id, idx or id")
+            raise row.error("no id; a result must contain question_id, idx or id")
         return replace(_judgment(row, name, parser, fallback), hashes=hashes(row))
 
     read = unique(convert, attrgetter("sample_id"))

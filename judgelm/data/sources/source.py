@@ -1,4 +1,4 @@
-"""The definition of a source, and helpers for readers."""
+"""Source definitions, and helpers for readers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,21 +22,23 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """A row to write, and its line for correctness studies (None if there is no objective truth)."""
+    """A row to write, and its row for correctness studies (None if there is no objective truth)."""
 
     row: dict[str, object]
     truth: dict[str, object] | None = None
 
 
 Load = Callable[[Sequence[str], OnReject], Iterator[Entry]]
-"""Files and a reject handler -> entries; raises InputError if a file has another format."""
+"""Loads entries from files and passes unusable rows to the handler. Raises InputError if a file has the wrong
+format.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """Published files, as listed in `benchmarks.yaml`.
 
-    `unverified` lists facts taken from a description instead of the published files.
+    `unverified` lists facts that were not checked against the published files.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -48,10 +50,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol(Publication):
-    """The files of a benchmark and the definition of its metric.
-
-    `judge_with` lists the `judgelm-batch` options that the protocol requires.
-    """
+    """A benchmark's files and metric; `judge_with` lists the required `judgelm-batch` options."""
 
     metric: str
     judge_with: str = ""
@@ -59,7 +58,7 @@ class Protocol(Publication):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publications:
-    """Contents of `benchmarks.yaml` by source."""
+    """Contents of `benchmarks.yaml`, keyed by source."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -85,9 +84,8 @@ class PublishedJudgment:
     """A published judgment.
 
     Attributes:
-        judgment: with the sample id that `judgelm data import` assigns, if it imports the benchmark.
-        fields: the published row, for building ids.
-        texts: question and answers, if the row has them.
+        judgment: uses the sample id assigned by `judgelm data import`, if the benchmark can be imported.
+        fields: the published row, used to build ids.
     """
 
     judgment: Judgment
@@ -102,9 +100,9 @@ class PublishedRuns:
     """The format of a source's published judgments. Set either `read_row` or `read_files`.
 
     Attributes:
-        needs: fields that identify a row.
+        needs: fields that a row must have.
         mode: mode options for the manifest.
-        recognised: additional condition on a row.
+        recognised: an additional condition that a row must meet.
     """
 
     needs: tuple[str, ...]
@@ -114,7 +112,7 @@ class PublishedRuns:
     recognised: Callable[[Row], bool] = lambda row: True
 
     def read(self, files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-        """Read the judgments of published files; unusable rows are rejected."""
+        """Read judgments from published files, rejecting unusable rows."""
         if self.read_files is not None:
             yield from self.read_files(files, on_reject)
             return
@@ -130,7 +128,7 @@ def _no_label(row: Row, with_reference: bool) -> Label | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A benchmark's name, for errors, and the fields of each row."""
+    """The fields required in each row of a benchmark; `name` is used in error messages."""
 
     name: str
     needs: tuple[str, ...]
@@ -141,18 +139,17 @@ class Source:
     """One published layout, data set or benchmark.
 
     Attributes:
-        needs: fields that identify a file's first row; empty for sources read only by name.
-        fields: source field of each part; alternatives are separated by ` / `.
-        sample: row -> sample; None if a single row is not a sample.
-        label: row, and whether to read the label made with a reference -> label without `sample_id`, or None.
-        note: error for rows that cannot be judged on their own.
-        single_votes: rows without an id that repeat a pair, in either order, count as further votes.
-        task_votes: rows that repeat an id count as further votes on its task.
-        votes: row -> plain row with its task's votes, read by `label`.
-        details: facts stored with the protocol.
-        shape: format of published rows with more fields than `needs`.
+        needs: fields that a file's first row must have; empty for sources that are only selected by name.
+        fields: part of a sample -> source field; alternatives are separated by ` / `.
+        sample: row -> sample; None if a single row does not make a sample.
+        label: (row, with_reference) -> label without `sample_id`, or None.
+        note: error message for rows that cannot be judged individually.
+        single_votes: rows without an id that repeat a pair, in either order, are counted as additional votes.
+        task_votes: rows with a repeated id are counted as additional votes on the same task.
+        votes: row -> plain row with the votes on its task, which `label` parses.
+        shape: format of published rows that have more fields than `needs`.
         entry: row and 1-based number -> entry, or entries and rejects; by default from `sample` and `label`.
-        load: files -> entries, for sources that combine rows or files.
+        load: files -> entries, for sources whose entries combine several rows or files.
     """
 
     name: str
@@ -173,11 +170,11 @@ class Source:
     runs: PublishedRuns | None = None
 
     def decoder(self, stated: Values | None = None) -> LabelDecoder:
-        """Return a decoder for one file; the user's code (`stated`) replaces the source's."""
+        """Return a decoder for one file; the user's code, if `stated`, overrides the source's code."""
         return LabelDecoder(codes=self.code, stated=stated, soft=self.soft)
 
     def entries(self, files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-        """Read published files into entries."""
+        """Read entries from published files."""
         if self.load is not None:
             yield from self.load(files, on_reject)
             return
@@ -200,7 +197,7 @@ class Source:
         return Entry(plain_row(self.sample(row), self.label(decoded, False)))
 
     def narrowed(self, row: Row) -> "Source":
-        """Return the source with `fields` narrowed to the fields of a row."""
+        """Return the source with `fields` limited to the fields in a row."""
         fields = {}
         for part, alternatives in self.fields.items():
             for names in alternatives.split(" / "):
@@ -212,14 +209,14 @@ class Source:
 
 
 def with_stated_fields(source: Source, name: str = "") -> Source:
-    """Return the source with the fields that `layouts.yaml` lists for it."""
+    """Return the source with its fields from `layouts.yaml`."""
     stated = {"needs": source.needs} | layout_facts().get(name or source.name, {})
     return replace(source, **stated | {"needs": tuple(stated["needs"])})
 
 
 @cache
 def known_fields(layout: str) -> frozenset[str]:
-    """Return the fields that the reader of a layout knows."""
+    """Return the fields that the layout's reader recognises."""
     return frozenset(layout_facts()["known-fields"][layout])
 
 
@@ -234,7 +231,7 @@ def sample_of(
     category: str | None = None,
     metadata: Mapping[str, object],
 ) -> Sample:
-    """Return a sample; without a name, its id is a hash of its content."""
+    """Return a sample; if `name` is not set, the id is a hash of the content."""
     return Sample(
         id=name or content_id(question, answers, reference),
         question=question,
@@ -248,12 +245,12 @@ def sample_of(
 
 
 def protocol_of(source: Source) -> Protocol:
-    """Return the protocol of a benchmark."""
+    """Return a benchmark's protocol."""
     return publications().benchmarks[source.name]
 
 
 def convert_file(path: str, shape: Shape, make: Callable[[Row, int], T], on_reject: OnReject) -> Iterator[T]:
-    """Convert each row of a file with its 1-based number; unusable rows are rejected."""
+    """Convert each row of a file together with its 1-based number, rejecting unusable rows."""
     numbers, expected = count(1), ", ".join(shape.needs)
     rows = _rows_of(path, shape)
     return convert_rows(rows, lambda row: make(row, next(numbers)), path=path, expected=expected, on_reject=on_reject)
@@ -271,9 +268,9 @@ def _rows_of(path: str, shape: Shape) -> Iterator[Row | Reject]:
             yield row
             continue
         fields = ", ".join(row.data) or "none"
-        error = row.error(f"not a row of {shape.name}: missing {', '.join(missing)}; found the fields {fields}")
+        error = row.error(f"not a {shape.name} row: missing {', '.join(missing)}; found the fields {fields}")
         if not known:
-            raise InputError(f"{error}; give the published file, or name the right benchmark")
+            raise InputError(f"{error}; pass the published file, or choose a different benchmark")
         yield reject_row(row, error)
 
 
@@ -285,7 +282,7 @@ def single_file(files: Sequence[str], benchmark: str) -> str:
 
 
 def choice_field(row: Row, name: str, values: Mapping[object, T]) -> T:
-    """Return the meaning of a field's value."""
+    """Look up a field's value in a mapping of known values."""
     value = row.data.get(name)
     if isinstance(value, bool) or not isinstance(value, str | int) or value not in values:
         expected = ", ".join(map(str, values))

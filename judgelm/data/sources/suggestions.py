@@ -1,4 +1,4 @@
-"""Suggestions for files with unknown fields: the nearest layout and guessed `--column` options."""
+"""Suggest the nearest layout and `--column` options for files with unknown fields."""
 
 import difflib
 import re
@@ -12,21 +12,23 @@ from judgelm.errors import UnknownFieldsError
 
 
 def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> UnknownFieldsError:
-    """Return the error for fields that match no known layout."""
+    """Return the error for fields that do not match any known layout."""
     fields = list(row.data)
     nearest = max(layouts, key=lambda known: _likeness(known, fields))
     missing = [need for need in nearest.needs if need not in row.data]
     guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
     hint = f"; {', '.join(guesses)}" if guesses else ""
     similar = len(missing) < len(nearest.needs) or hint
-    near = f" The nearest layout is {nearest.name}, without {', '.join(missing)}." if similar else ""
+    near = (
+        f" The nearest layout is {nearest.name}, but these fields are missing: {', '.join(missing)}." if similar else ""
+    )
     columns = guess_columns(fields, labels=label_rows)
     such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
     return UnknownFieldsError(
-        f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Name the columns "
-        f"with --column (columns in a build's configuration), such as {such_as or '--column question=prompt'}, or "
-        "call them question, answer_1, answer_2 (in a table's first line); labels need an id with a winner or "
-        f"score. {len(layouts)} other formats are known: docs/formats.md",
+        f"{row.file}:{row.line}: fields not recognised: {', '.join(fields) or 'none'}{hint}.{near} Assign the "
+        f"columns with --column (columns in a build configuration), such as {such_as or '--column question=prompt'}, "
+        f"or rename them to question, answer_1, and answer_2 in the file; label rows must have an id and a winner or "
+        f"score. {len(layouts)} other formats are supported: see docs/formats.md",
         columns,
     )
 
@@ -45,7 +47,7 @@ _ANSWER_WORDS = (
 
 
 def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, str]:
-    """Guess the plain layout's columns in a header: name -> column. `labels` expects a label file."""
+    """Guess which columns of a header correspond to plain fields, as name -> column. Set `labels` for a label file."""
     left = list(fields)
 
     def take(words: Sequence[str]) -> str | None:
@@ -69,7 +71,7 @@ def guess_columns(fields: Sequence[str], *, labels: bool = False) -> dict[str, s
 
 
 _NOT_ANSWERS = frozenset({"reference", "category", "source", "metadata", "reason", "images", "image", "turn", "system"})
-"""Fields of the plain layout that are not answers."""
+"""All fields of the plain layout except answers."""
 
 
 def _likeness(known: Source, fields: list[str]) -> float:

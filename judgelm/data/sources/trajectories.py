@@ -1,7 +1,7 @@
-"""Rows with agent trajectories: judgelm's format, inspect_ai logs, and tau-bench results.
+"""Read agent trajectories in judgelm's format, from inspect_ai logs, and from tau-bench results.
 
-The answer is the JSON text of the messages. inspect_ai moves long texts into `attachments`; they are restored from
-there. Sources: inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json`), tau-bench
+The answer is the messages as JSON text. Long texts that inspect_ai stores in `attachments` are restored. Sources:
+inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json`), tau-bench
 (`historical_trajectories/gpt-4o-airline.json`).
 """
 
@@ -19,12 +19,12 @@ from judgelm.records import Label, Sample
 
 _NEEDS = "trajectories: one or two lists of chat messages"
 _INSPECT_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Letter scores: correct, partly correct, incorrect, and no answer."""
+"""The letter scores: correct, partially correct, incorrect, and no answer."""
 _ATTACHMENT = "attachment://"
 
 
 def trajectory_sample(row: Row) -> Sample:
-    """Read one or two trajectories of a task; without `question`, the task is the user's first text."""
+    """Read one or two trajectories; if there is no `question`, the task is the user's first message."""
     listed = list_value(row.data["trajectories"])
     if not isinstance(listed, list) or not listed:
         raise row.field_error("trajectories", f"expected {_NEEDS}, got {describe(listed)}; see docs/formats.md")
@@ -37,7 +37,7 @@ def trajectory_sample(row: Row) -> Sample:
 
 
 def trajectory_label(row: Row, with_reference: bool) -> Label | None:
-    """Read the label as in a plain row."""
+    """Read the label in the same way as for plain rows."""
     listed = list_value(row.data["trajectories"])
     answers = [""] * (len(listed) if isinstance(listed, list) else 1)
     return plain_label(row.with_data({**row.data, "answers": answers}), with_reference)
@@ -54,14 +54,14 @@ def _messages_text(row: Row, name: str, messages: object) -> str:
 def _common_task(row: Row, trajectories: Sequence[object]) -> str:
     tasks = [task_of(read_steps(each)) for each in trajectories]
     if tasks[0] is None or not tasks[0].strip():
-        raise row.field_error("question", "missing, and no user message gives the task; add it")
+        raise row.field_error("question", "missing, and there is no user message to use as the task; add the question")
     if any(task != tasks[0] for task in tasks):
-        raise row.field_error("question", "missing, and the trajectories begin with different tasks; add it")
+        raise row.field_error("question", "missing, and the trajectories begin with different tasks; add the question")
     return tasks[0]
 
 
 def inspect_sample(row: Row) -> Sample:
-    """Read a sample of an inspect_ai log; the id includes the epoch, and the reference is the target."""
+    """Read a sample from an inspect_ai log; the id includes the epoch, and the reference is the target."""
     attachments = row.data.get("attachments")
     texts = attachments if isinstance(attachments, dict) else {}
     answer = _messages_text(row, "messages", _attached(row, row.data["messages"], texts))
@@ -87,12 +87,12 @@ def _attached(row: Row, value: object, texts: dict[str, object]) -> object:
         return value
     text = texts.get(value.removeprefix(_ATTACHMENT))
     if not isinstance(text, str):
-        raise row.field_error("attachments", f"{value} not found; export the log with its attachments")
+        raise row.field_error("attachments", f"{value} not found; include attachments when you export the log")
     return text
 
 
 def inspect_label(row: Row, with_reference: bool) -> Label | None:
-    """Read the log's only score, with letters as numbers; None if there are several scorers."""
+    """Read the log's only score, with letters converted to numbers, or return None if there are several scorers."""
     scores = row.data.get("scores")
     if not isinstance(scores, dict) or len(scores) != 1:
         return None
@@ -106,9 +106,9 @@ def inspect_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def tau_bench_sample(row: Row) -> Sample:
-    """Read a tau-bench dialogue; the reference has the expected tool calls as a trajectory.
+    """Read a tau-bench dialogue; the reference is the expected tool calls, as a trajectory.
 
-    The task is the simulated user's instruction, which the agent did not see.
+    The task is the simulated user's instruction, which was not shown to the agent.
     """
     info = row.data["info"]
     task = info.get("task") if isinstance(info, dict) else None
@@ -128,7 +128,7 @@ def tau_bench_sample(row: Row) -> Sample:
 
 
 def tau_bench_label(row: Row, with_reference: bool) -> Label | None:
-    """Read the reward: 1 if the final database is as expected and the user's questions were answered, else 0."""
+    """Read the reward: 1 if the final database is correct and the user's questions were answered, else 0."""
     return Label(sample_id="", winner=None, scores=(row.number("reward"),))
 
 

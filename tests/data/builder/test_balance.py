@@ -108,7 +108,7 @@ def biased(tmp_path):
 def test_a_balance_that_leaves_nothing_is_refused(write):
     row = {"answer_1": "long answer", "answer_2": "short", "preference": 1, "answer_models": ["a", "b"]}
     path = write(*(row | {"id": str(i), "question": f"question {i}"} for i in range(9)))
-    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; balance by fewer"):
+    with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; use fewer"):
         built(path, "out", balance=["models"], validation=0, test=0)
 
 
@@ -142,7 +142,7 @@ def test_the_longer_answer_wins_as_often_as_requested():
     winners = [pair.winner for index, pair in pairs if index not in out]
     assert winners.count(2) == 100  # every pair that the shorter answer wins
     assert winners.count(1) == round(100 * 0.65 / 0.35)
-    with pytest.raises(ConfigError, match="longer_share requires balance by length"):
+    with pytest.raises(ConfigError, match="longer_share requires balance to include length"):
         build_options({"inputs": ["a.jsonl"], "out": "b", "balance": ["position"], "longer_share": 0.65}, "here")
 
 

@@ -137,5 +137,5 @@ def test_a_chat_row_holds_the_templates_messages_and_the_reply():
 
 def test_a_chat_row_needs_scores_and_a_template_of_messages():
     assert list(chat_rows(pair_of(("one", "two"), Label(sample_id="", winner=1)), CHAT)) == []
-    with pytest.raises(ConfigError, match="template judgelm-v1 is plain text"):
+    with pytest.raises(ConfigError, match="template judgelm-v1 is a plain-text template"):
         next(chat_rows(pair_of(("one", "two"), label_of((1.0, 2.0))), get_template("judgelm-v1")))

@@ -82,11 +82,11 @@ def test_no_question_leaks_whatever_the_order(questions, count, seed, data):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"validation": 3}, "validation 3, of 3 different .* leaves none for training"),
-        ({"validation": 1e-9}, "validation 1e-09, of 3 different .* leaves none for validation"),
-        ({"test": 1e-9}, "test 1e-09, of 3 different .* leaves none for test"),
-        ({"validation": 1, "test": 2}, "validation 1 and test 2, of 3 different .* leaves none for training"),
-        ({"validation": 0.9, "test": 2}, "validation 0.9 and test 2, of 3 different .* leaves none for training"),
+        ({"validation": 3}, "validation 3 of 3 distinct .* leaves no questions for training"),
+        ({"validation": 1e-9}, "validation 1e-09 of 3 distinct .* leaves no questions for validation"),
+        ({"test": 1e-9}, "test 1e-09 of 3 distinct .* leaves no questions for test"),
+        ({"validation": 1, "test": 2}, "validation 1 and test 2 of 3 distinct .* leaves no questions for training"),
+        ({"validation": 0.9, "test": 2}, "validation 0.9 and test 2 of 3 distinct .* leaves no questions for training"),
         ({"validation": -0.1}, "validation -0.1: expected a share below 1"),
         ({"test": 1.5}, "test 1.5: expected a share below 1 or a whole number"),
     ],

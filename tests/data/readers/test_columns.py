@@ -25,7 +25,7 @@ def test_names_match_without_case_and_blanks(tmp_path):
 def test_the_exact_name_wins_and_two_others_are_refused(tmp_path):
     good, bad = read_rows(write(tmp_path, '{"a": 1, "A": 2}\n{"A": 1, "a ": 2}\n', "a.jsonl"), known=("a",))
     assert good.data == {"a": 1, "A": 2}
-    assert bad.reason == 'columns "A" and "a " could each be the field "a"; rename all but one'
+    assert bad.reason == 'columns "A" and "a " all match the field "a"; rename all but one'
 
 
 @pytest.mark.parametrize("wanted", ["prompt", "PROMPT", " Prompt"])
@@ -39,8 +39,8 @@ def test_an_assigned_column_takes_the_fields_place(tmp_path, wanted):
 @pytest.mark.parametrize(
     ("columns", "finding"),
     [
-        ({"question": "task"}, '"task", to be read as "question": not found; the columns are prompt, Prompt'),
-        ({"question": "PROMPT"}, "several columns match: prompt, Prompt"),
+        ({"question": "task"}, '"task", assigned to field "question": not found; the columns are prompt, Prompt'),
+        ({"question": "PROMPT"}, "matches several columns: prompt, Prompt"),
         ({"question": "answer_1", "reference": "answer_1"}, 'assigned to both "question" and "reference"'),
     ],
 )

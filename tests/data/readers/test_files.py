@@ -69,8 +69,8 @@ def test_json_lines_with_lists_of_objects_stay_lines(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"data": [{"a": 1}], "rows": [{"a": 2}]}', 'two lists of rows, "data" and "rows"; keep one'),
-        ('{"data": [{"a": 1}]', 'expected "," or "}" after a field, got the end of the file; fix'),
+        ('{"data": [{"a": 1}], "rows": [{"a": 2}]}', 'two lists of rows, "data" and "rows"'),
+        ('{"data": [{"a": 1}]', 'expected "," or "}" after a field, but the file ends; fix'),
         ('{"data": [{"a": 1}]} {}', "text after the end"),
     ],
 )
@@ -84,13 +84,13 @@ def test_what_follows_a_wrapped_list_is_checked(tmp_path, text, reason):
 @pytest.mark.parametrize(
     ("line", "reason", "raw"),
     [
-        (b'{"a": 1', "not JSON: Expecting ',' delimiter", '{"a": 1'),
-        (b'{"a": "\xe9"}', "not UTF-8 at byte 8 of the line", '{"a": "\\xe9"}'),
+        (b'{"a": 1', "invalid JSON: Expecting ',' delimiter", '{"a": 1'),
+        (b'{"a": "\xe9"}', "invalid UTF-8 at byte 8 of the line", '{"a": "\\xe9"}'),
         (b"[1, 2]", "expected a JSON object, got a list", "[1, 2]"),
         (b"null", "expected a JSON object, got null", "null"),
         (b'"x"', "expected a JSON object, got a text", '"x"'),
         (b"[" * 100_000, "nested too deeply", "[" * 100_000),
-        (b'{"a": ' + b"1" * 5000 + b"}", "not JSON: Exceeds the limit", '{"a": ' + "1" * 5000 + "}"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "invalid JSON: Exceeds the limit", '{"a": ' + "1" * 5000 + "}"),
     ],
 )
 def test_a_bad_line_is_set_aside_whole_and_reading_goes_on(tmp_path, line, reason, raw):
@@ -100,12 +100,12 @@ def test_a_bad_line_is_set_aside_whole_and_reading_goes_on(tmp_path, line, reaso
     [(number, found, kept)] = rejects(rows)
     assert (number, kept) == (2, raw)
     assert reason in found
-    assert "the last line may be incomplete" not in found
+    assert "it may be incomplete" not in found
 
 
 def test_a_torn_last_line_is_called_so(tmp_path):
     [(_, found, _)] = rejects(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
-    assert "the last line may be incomplete" in found
+    assert "it may be incomplete" in found
 
 
 @pytest.mark.parametrize(("length", "whole"), [(900_000, True), (1_100_000, False)])
@@ -146,8 +146,8 @@ def test_a_list_cut_short_gives_its_whole_rows_and_an_error(cut, chunk):
         ('[{"a": 0},\n{"a": 1 "b": 2}, {"a": 3}]', 2, "Expecting ',' delimiter at line 2, character 20 of the file"),
         ('[{"a": 0} {"a": 1}]', 1, 'expected "," or "]" after a row, got "{"'),
         ('[{"a": 0}] {"a": 1}', 1, "text after the end of the JSON list"),
-        ('[{"a": 0}, {"a": 1}', 1, "got the end of the file"),
-        ('[{"a": 0}, ' + "[" * 100_000, 1, "not usable JSON"),
+        ('[{"a": 0}, {"a": 1}', 1, "but the file ends"),
+        ('[{"a": 0}, ' + "[" * 100_000, 1, "invalid JSON"),
     ],
 )
 def test_a_broken_list_gives_the_rows_before_that_place_and_an_error(tmp_path, text, place, finding):
@@ -164,7 +164,7 @@ def test_bad_bytes_in_a_list_cost_one_row(tmp_path):
     rows = list(read_rows(write(tmp_path, "a.json", b'[{"a": "\xe9"}, {"a": "b"}, 7]')))
     assert data(rows) == [{"a": "b"}]
     assert [(raw, reason.split(";")[0]) for _, reason, raw in rejects(rows)] == [
-        ('{"a": "\\xe9"}', "not UTF-8"),
+        ('{"a": "\\xe9"}', "not valid UTF-8"),
         ("7", "expected a JSON object in the list"),
     ]
 
@@ -182,10 +182,10 @@ def test_tables_have_lines_quotes_and_big_cells(tmp_path, name, separator):
 @pytest.mark.parametrize(
     ("line", "reason", "raw"),
     [
-        (b"1,2,3", "expected 2 cells as in the header, got 3", "1,2,3"),
-        (b"1", "expected 2 cells as in the header, got 1", "1"),
-        (b"1,\xe9", "not UTF-8", "1,\\xe9"),
-        (b'1,"x"y', "not a table row: ',' expected after '\"'", '1,"x"y'),
+        (b"1,2,3", "expected 2 cells, as in the header, got 3", "1,2,3"),
+        (b"1", "expected 2 cells, as in the header, got 1", "1"),
+        (b"1,\xe9", "not valid UTF-8", "1,\\xe9"),
+        (b'1,"x"y', "cannot parse the row: ',' expected after '\"'", '1,"x"y'),
     ],
 )
 def test_a_bad_table_row_is_set_aside(tmp_path, line, reason, raw):
@@ -208,7 +208,7 @@ def test_a_bad_table_row_is_set_aside(tmp_path, line, reason, raw):
 )
 def test_an_unclosed_quote_is_an_error_after_the_rows_before_it(tmp_path, lines, good, place):
     rows = []
-    with pytest.raises(InputError, match=rf":{place}: a quote is not closed, so the rows from here are unreadable"):
+    with pytest.raises(InputError, match=rf":{place}: a quote is not closed, so the rest of the file is unreadable"):
         rows.extend(read_rows(write(tmp_path, "a.csv", "\n".join(["id,q", "0,a", *lines, ""]))))
     assert len(data(rows)) == len(rows) == good
 
@@ -228,18 +228,18 @@ def test_the_separator_that_a_spreadsheet_states_is_used(tmp_path, line):
     path = write(tmp_path, "a.csv", f"\n{line}\nid;q,r,s,t,u\n1;x\n2;y;z\n")
     good, bad = read_rows(path)
     assert (good.line, good.data) == (4, {"id": "1", "q,r,s,t,u": "x"})
-    assert (bad.line, bad.reason.split(";")[0]) == (5, "expected 2 cells as in the header, got 3")
+    assert (bad.line, bad.reason.split(";")[0]) == (5, "expected 2 cells, as in the header, got 3")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "finding"),
     [
-        ("a.jsonl", b"", "no rows; the file is empty"),
-        ("a.json", b"[]", "no rows; the file is empty"),
+        ("a.jsonl", b"", "contains no rows"),
+        ("a.json", b"[]", "contains no rows"),
         ("a.csv", b"id,q\n", "no rows below the header"),
-        ("a.parquet", b"PAR1 but no more", "damaged or not Parquet, after 0 rows"),
+        ("a.parquet", b"PAR1 but no more", "not a Parquet file (after 0 rows)"),
         ("a.csv", b"id,id\n1,2\n", 'column "id" appears twice in the header'),
-        ("a.jsonl", LINES.encode("utf-16"), "the text is UTF-16; save it as UTF-8"),
+        ("a.jsonl", LINES.encode("utf-16"), "encoded as UTF-16; save it as UTF-8"),
     ],
 )
 def test_an_unusable_file_is_named_with_the_finding(tmp_path, name, content, finding):

@@ -45,7 +45,7 @@ def test_text_that_names_columns_is_no_header(tmp_path):
 def test_without_known_columns_the_reject_names_the_title(tmp_path):
     [first, _] = table(tmp_path, "Paare\nFrage,Links\nq,a\n")
     assert isinstance(first, Reject)
-    assert 'delete the lines above the header if "Paare" is a title' in first.reason
+    assert 'if "Paare" is a title, delete the lines above the header' in first.reason
 
 
 def test_the_header_once_more_is_no_row(tmp_path):

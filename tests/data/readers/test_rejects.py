@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_any_further_is_an_error_in_every_reader(tmp_
 def test_rows_of_the_right_fields_and_wrong_values_are_no_use_either(tmp_path):
     path = tmp_path / "chosen.jsonl"
     path.write_text('{"prompt": "q", "chosen": 7, "rejected": "b"}\n' * 3)
-    with pytest.raises(InputError, match=r"no usable row \(3 read\); first reject: .*:1: .*its fields are prompt, "):
+    with pytest.raises(InputError, match=r"no usable rows \(3 read\); first reject: .*:1: .*fields are prompt, "):
         import_benchmark("preferences", [str(path)], tmp_path / "out.jsonl")
 
 

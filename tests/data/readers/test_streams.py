@@ -70,7 +70,7 @@ DAMAGE = {
 @pytest.mark.parametrize(("name", "damage"), [pair for pair in product(PACK, DAMAGE) if pair != ("zstd", "flipped")])
 def test_damage_is_an_error_and_never_the_end(tmp_path, name, damage):
     path = write(tmp_path, "a.jsonl", DAMAGE[damage](PACK[name](LINES)))
-    with pytest.raises(InputError, match=rf"a\.jsonl: damaged {name} file: .*; copy or download it again; {name} -t"):
+    with pytest.raises(InputError, match=rf"a\.jsonl: damaged {name} file: .*; copy or download it again; .*{name} -t"):
         list(read_rows(path))
 
 
@@ -78,7 +78,7 @@ def test_damage_is_an_error_and_never_the_end(tmp_path, name, damage):
 def test_an_ending_that_promises_too_much_is_damage_unless_the_file_is_empty(tmp_path, ending):
     with pytest.raises(InputError, match="damaged"):
         list(read_rows(write(tmp_path, f"a.jsonl{ending}", LINES)))
-    with pytest.raises(InputError, match="no rows; the file is empty"):
+    with pytest.raises(InputError, match="contains no rows"):
         list(read_rows(write(tmp_path, f"b.jsonl{ending}", b"")))
 
 
@@ -92,17 +92,17 @@ def tar():
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (gzip.compress(zstd(LINES)), "compressed twice, by gzip and zstd; unpack it first"),
-        (gzip.compress(tar()), "a tar archive; unpack it first"),
-        (b"\x04\x22\x4d\x18" + b"x" * 30, "compressed by lz4; unpack it with lz4 -d"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer and not the file itself"),
+        (gzip.compress(zstd(LINES)), "compressed twice, with gzip and zstd"),
+        (gzip.compress(tar()), "a tar archive; extract it first"),
+        (b"\x04\x22\x4d\x18" + b"x" * 30, "compressed with lz4; decompress it with lz4 -d"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer, not the file itself"),
         (b"<!DOCTYPE html><p>Sign in", "a web page; download the file itself"),
         (b"ARROW1\0\0", "an Arrow file; save the table as Parquet"),
     ],
     ids=["compressed twice", "tar", "lz4", "pointer", "web page", "arrow"],
 )
 def test_what_is_neither_text_nor_parquet_is_refused_by_name(tmp_path, content, finding):
-    with pytest.raises(InputError, match=f"a: {finding}"):
+    with pytest.raises(InputError, match=f"a: .*{finding}"):
         list(read_rows(write(tmp_path, "a", content)))
 
 
@@ -137,9 +137,9 @@ def test_a_folder_or_a_pattern_is_read_file_by_file(shards):
 @pytest.mark.parametrize(
     ("name", "finding"),
     [
-        ("nothing*", "no file matches this pattern"),
+        ("nothing*", "no files match this pattern"),
         ("sub.jsonl", r"no row files \(\.jsonl, "),
-        (".", r"several formats \(\.jsonl, \.csv\); choose some, such as .*/\*\.jsonl"),
+        (".", r"different formats \(\.jsonl, \.csv\); .*/\*\.jsonl"),
     ],
 )
 def test_a_folder_or_pattern_that_names_no_input_is_refused(shards, name, finding):
@@ -156,7 +156,7 @@ def test_a_file_given_twice_is_refused_also_under_another_name(tmp_path):
     path = write(tmp_path, "a.jsonl", LINES)
     os.link(path, tmp_path / "b.jsonl")
     for again in (path, str(tmp_path / "b.jsonl"), f"{tmp_path}/a*"):
-        with pytest.raises(InputError, match=r"given twice.*; give each file once"):
+        with pytest.raises(InputError, match="passed twice"):
             all_input_files([path, again])
 
 

@@ -55,7 +55,7 @@ def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_and_that_is_s
     assert rows == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
     list(read_rows(str(tmp_path / "m.xlsx")))
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'm.xlsx'}: 2 merged cells span several rows; their text is used in each row"
+        f"{tmp_path / 'm.xlsx'}: 2 merged cells span several rows; their text is repeated in each row"
     ]
 
 
@@ -79,9 +79,9 @@ def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_pa
 @pytest.mark.parametrize(
     ("sheets", "finding"),
     [
-        ({"one": [HEAD, [1, "q", "a"]], "two": [["x"]]}, "expected one sheet with cells, got one, two"),
-        ({"one": []}, "expected one sheet with cells, got none"),
-        ({"one": [HEAD, [1, "q", "=1+1"]]}, "cell C2: a formula without a stored value"),
+        ({"one": [HEAD, [1, "q", "a"]], "two": [["x"]]}, "expected one non-empty sheet, got one, two"),
+        ({"one": []}, "expected one non-empty sheet, got none"),
+        ({"one": [HEAD, [1, "q", "=1+1"]]}, "cell C2: the formula has no stored value"),
         ({"one": [["id", "id"], [1, 2]]}, "id"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_far_cell_of_the_header_is_refused(tmp_path):
         book.active.append(row)
     book.active["XFD1"] = "x"
     book.save(tmp_path / "a.xlsx")
-    with pytest.raises(InputError, match=r"a.xlsx:1: 16380 columns without a name in the header"):
+    with pytest.raises(InputError, match=r"a.xlsx:1: 16380 columns have no name in the header"):
         list(read_rows(str(tmp_path / "a.xlsx")))
 
 
@@ -167,5 +167,5 @@ LAUGHS = b'<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
     ids=range(9),
 )
 def test_a_damaged_part_is_refused(changed, part, change):
-    with pytest.raises(InputError, match=r"a.xlsx: damaged or not an Excel workbook: .*; save it again, or as CSV"):
+    with pytest.raises(InputError, match="damaged, or not an Excel workbook: "):
         list(read_rows(changed(part, change)))

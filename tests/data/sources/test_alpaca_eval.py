@@ -52,7 +52,7 @@ def test_a_folder_of_three_tables_gives_the_same_rows(write, tmp_path):
     assert from_tables == rows
     assert 'field "output_2": expected a row number below 2, got the number 5' in result.rejects[0].reason
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty: no Parquet files in this folder; name the files"):
+    with pytest.raises(InputError, match="empty: no Parquet files in this folder; pass the files"):
         imported("alpaca-eval", tmp_path, tmp_path / "empty")
 
 

@@ -55,7 +55,7 @@ def test_a_stated_code_is_read(named, code, expected):
 
 
 def test_a_value_outside_the_stated_code_is_refused(named):
-    with pytest.raises(LabelCodeError, match="--label-code says 0=first, 1=second"):
+    with pytest.raises(LabelCodeError, match="--label-code is 0=first, 1=second"):
         winners(named({"winner": 0}, {"winner": 2}), label_code=parse_label_code("0=first,1=second"))
 
 
@@ -87,7 +87,7 @@ def test_a_missing_value_is_no_label(named, value):
 def test_a_word_without_meaning_is_a_reject_that_shows_it(named, value):
     rejects = []
     assert list(read_labels(named({"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]
-    assert f"got {json.dumps(value)}; state its meaning, such as --label-code" in rejects[0].reason
+    assert f"got {json.dumps(value)}; define its meaning, for example with --label-code" in rejects[0].reason
 
 
 def test_a_stated_code_holds_for_votes_and_preferences(named):
@@ -126,10 +126,10 @@ def test_layouts_state_their_codes(named):
     assert winners(named(pandalm | {"annotator1": 0, "annotator2": 0})) == ["tie"]
     safe = {"prompt": "q", "response_0": "a", "response_1": "b"}
     assert winners(named(safe | {"better_response_id": 0}, safe | {"better_response_id": 1})) == [1, 2]
-    with pytest.raises(LabelCodeError, match="the code of this layout is 0=first, 1=second"):
+    with pytest.raises(LabelCodeError, match="this layout uses 0=first, 1=second"):
         winners(named(safe | {"better_response_id": 2}))
     llmbar = {"input": "q", "output_1": "a", "output_2": "b"}
-    with pytest.raises(LabelCodeError, match="the code of this layout is 1=first, 2=second"):
+    with pytest.raises(LabelCodeError, match="this layout uses 1=first, 2=second"):
         winners(named(llmbar | {"label": 1}, llmbar | {"label": 0}))
 
 

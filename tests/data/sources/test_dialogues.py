@@ -52,7 +52,7 @@ def test_a_system_message_goes_before_the_first_question():
         ({"turns": [{"answers": ["a"]}]}, 'field "question": expected text, got null'),
         (
             {"turns": [{"question": "q", "answers": [7]}]},
-            'field "answers": expected a list of strings, got the number 7',
+            'field "answers": expected a list of strings, but the list contains the number 7',
         ),
         ({"turns": [TURNS[0] | {"answers": ["a"]}, TURNS[1]]}, r"d.jsonl:7: turns\[0\].answers: expected 2"),
         ({"turns": TURNS, "question": "another"}, "d.jsonl:7: turns: the last turn is not the sample's question"),

@@ -51,9 +51,9 @@ def test_a_name_that_does_not_say_it_is_refused(imported, name, finding):
     ("fields", "reason"),
     [
         ({"answer": "6 - 2 = 4"}, 'no final number after "####"'),
-        ({"instance": "1"}, 'field "instance": expected a number'),
-        ({"id": True}, 'field "id": expected a number'),
-        ({"original_id": None}, 'field "original_id": expected a number'),
+        ({"instance": "1"}, 'field "instance": expected a whole number'),
+        ({"id": True}, 'field "id": expected a whole number'),
+        ({"original_id": None}, 'field "original_id": expected a whole number'),
         ({"question": ["Ann"]}, "question"),
     ],
 )
@@ -64,5 +64,5 @@ def test_rows_that_cannot_be_used_are_rejects(imported, fields, reason):
 
 
 def test_its_rows_are_refused_as_gsm8k(imported):
-    with pytest.raises(InputError, match="a row of GSM-Symbolic; import it as gsm-symbolic"):
+    with pytest.raises(InputError, match="import the file as gsm-symbolic"):
         imported("gsm8k", row(0, 0))

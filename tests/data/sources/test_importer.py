@@ -34,7 +34,7 @@ def test_an_earlier_import_is_replaced_only_on_request_and_by_a_whole_one(auto_j
     out = tmp_path / "out.jsonl"
     import_benchmark("auto-j", [auto_j], out)
     before = out.read_bytes()
-    with pytest.raises(RunError, match="already exists; add --overwrite"):
+    with pytest.raises(RunError, match="already exists; use --overwrite"):
         import_benchmark("auto-j", [auto_j], out)
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
     with pytest.raises(InputError):

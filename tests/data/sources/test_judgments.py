@@ -186,7 +186,7 @@ def test_what_fits_no_format_names_its_fields(published):
 
 
 def test_files_of_two_formats_are_refused(write):
-    with pytest.raises(ConfigError, match="files of different formats"):
+    with pytest.raises(ConfigError, match="different formats"):
         read(write({"output": 1}, name="a.jsonl"), write(fastchat("tie", "tie"), name="b.jsonl"))
 
 

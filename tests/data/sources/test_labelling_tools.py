@@ -118,7 +118,7 @@ def test_answers_that_cannot_be_told_apart_from_other_fields_are_a_reject(tmp_pa
         rows = [task([result("left")]), task([], key=2) | {"data": texts}]
         stream = SampleStream([str(write_rows(tmp_path / "a.jsonl", rows))], on_reject=rejects.append)
         assert [sample.id for sample in stream] == ["1"]
-        assert "no question and two answers" in rejects[0].reason
+        assert "no question with two answers" in rejects[0].reason
 
 
 def test_a_stated_code_explains_the_tools_words(read):

@@ -71,7 +71,7 @@ def test_the_label_made_with_a_reference_is_another_one(labelled):
 
 
 def test_a_file_without_any_label_is_an_error(labelled):
-    with pytest.raises(InputError, match=r"pairs\.jsonl: none of 1 rows has a usable label; it was read as judgelm"):
+    with pytest.raises(InputError, match=r"none of the 1 rows has a usable label; .* as judgelm"):
         labelled(JUDGELM)
     with pytest.raises(InputError, match="has a usable score_w_reference or text_w_reference"):
         labelled(JUDGELM | {"score": [1, 2]}, with_reference=True)
@@ -121,7 +121,7 @@ def test_one_answer_and_more_have_scores_and_no_winner(labelled, fields, scores)
         ({"answers": ["a", "b", "c"], "scores": "8 6 x"}, 'field "scores": expected 3 finite numbers, got "8 6 x"'),
         ({"answers": ["a", "b", "c"], "scores": 8}, 'field "scores": expected 3 finite numbers, got the number 8'),
         ({"answer_1": "a", "answer_2": "b", "answer_3": "c", "score_1": 1}, 'field "score_2": expected a finite'),
-        ({"answers": ["a", "b", "c"], "winner": 1}, 'field "winner": names one of two answers, but the row has 3; g'),
+        ({"answers": ["a", "b", "c"], "winner": 1}, 'field "winner": a winner requires two answers, but the row has 3'),
     ],
 )
 def test_scores_that_do_not_fit_the_answers_are_rejects_and_none_is_no_label(labelled, fields, finding):
@@ -226,24 +226,27 @@ def test_outputs_without_partner_or_doubly_present_are_rejects(write):
     rows = list(join_outputs(first, second))
     assert [row.data["output_2"] for row in rows if isinstance(row, Row)] == ["d"]
     assert sorted(row.message for row in rows if not isinstance(row, Row)) == [
-        "m.jsonl:2: this instruction appeared before in this file; keep one output",
-        "m.jsonl:3: no row of n.jsonl has this instruction",
-        "n.jsonl:2: no row of m.jsonl has this instruction",
-        "n.jsonl:3: this instruction appeared before in this file; keep one output",
+        "m.jsonl:2: this instruction appears more than once in this file; keep only one output",
+        "m.jsonl:3: this instruction is not in n.jsonl",
+        "n.jsonl:2: this instruction is not in m.jsonl",
+        "n.jsonl:3: this instruction appears more than once in this file; keep only one output",
     ]
 
 
 def test_one_file_of_outputs_and_none_at_all_are_refused(write):
     with pytest.raises(InputError, match="give two files to join them"):
         SampleStream([write(*outputs("m", ("x", "a")))])
-    with pytest.raises(ConfigError, match="no input; give a file"):
+    with pytest.raises(ConfigError, match="no input; pass a file"):
         SampleStream([])
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"question": "q", "answer_1": "a"}, '"answer_2" is missing; each row needs question, answer_1, answer_2'),
+        (
+            {"question": "q", "answer_1": "a"},
+            '"answer_2" is missing; each row must contain question, answer_1',
+        ),
         (PLAIN | {"answer_1": 42}, '"answer_1": expected text, got the number 42; write it as "42"'),
         (PLAIN | {"answer_1": True}, '"answer_1": expected text, got true; write it as "true"'),
         (PLAIN | {"answer_1": None}, '"answer_1": expected text, got null or NaN; write "" for empty text'),
@@ -253,17 +256,17 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
             '"answer_1": contains half a surrogate pair, which UTF-8 cannot encode; remove it',
         ),
         (PLAIN | {"answers": []}, '"answers": expected a list of strings, got 0'),
-        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of strings, got null in the list'),
+        (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of strings, but the list contains null'),
         (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 strings, got 1'),
-        (PLAIN | {"id": [1]}, '"id": expected text or a whole number as the id, got [1]'),
-        (PLAIN | {"id": True}, '"id": expected text or a whole number as the id, got true'),
+        (PLAIN | {"id": [1]}, '"id": expected the id to be text or a whole number, got [1]'),
+        (PLAIN | {"id": True}, '"id": expected the id to be text or a whole number, got true'),
         (PLAIN | {"reference": 3}, '"reference": expected text, got the number 3; write it as "3"'),
     ],
 )
 def test_a_bad_field_is_a_reject_with_place_finding_and_way_out(write, row, message):
     path = write(PLAIN | {"id": 1}, row, PLAIN | {"id": 3})
     stream, samples, messages = stream_with_rejects([path])
-    assert messages == [f"pairs.jsonl:2: field {message}"]
+    assert [each.startswith(f"pairs.jsonl:2: field {message}") for each in messages] == [True]
     assert ([sample.id for sample in samples], stream.read, stream.rejected) == (["1", "3"], 3, 1)
 
 
@@ -292,11 +295,10 @@ def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
     with pytest.raises(InputError) as caught:
         SampleStream([write({"qestion": "q", "answer_1": "a", "answer_2": "b"})])
     message = str(caught.value)
-    assert message.startswith(
-        'pairs.jsonl:1: fields not recognised: qestion, answer_1, answer_2; "qestion" looks like "question". '
-        "The nearest layout is plain, without question. Name the columns with --column"
-    )
-    assert message.endswith("formats are known: docs/formats.md")
+    assert message.startswith('pairs.jsonl:1: fields not recognised: qestion, answer_1, answer_2; "qestion" looks like')
+    assert "nearest layout is plain" in message
+    assert "--column" in message
+    assert message.endswith("docs/formats.md")
 
 
 def test_content_ids_depend_on_content_alone_and_repeats_are_kept(write):
@@ -324,12 +326,12 @@ def test_references_from_a_file_of_their_own(write):
     references = write({"question_id": 7, "reference": {"text": "r"}}, {"id": "9", "reference": "s"}, name="r.jsonl")
     stream, samples, messages = stream_with_rejects([path], references=references, reference="use")
     assert ([sample.reference for sample in samples], stream.references_used, len(messages)) == (["r"], 1, 1)
-    with pytest.raises(ConfigError, match=r"references r\.jsonl conflict with reference ignore"):
+    with pytest.raises(ConfigError, match="cannot be combined with reference ignore"):
         SampleStream([path], references=references, reference="ignore")
     row = {"id": 1, "reference": "r"}
     for rows, finding in (
-        ([{"id": 1, "text": "r"}], "a reference row needs"),
-        ([row, row], 'id "1" appeared before'),
+        ([{"id": 1, "text": "r"}], "a reference row must"),
+        ([row, row], 'id "1" appears more than once'),
     ):
         with pytest.raises(InputError, match=finding):
             SampleStream([path], references=write(*rows, name="r.jsonl"))
@@ -345,7 +347,7 @@ def test_a_file_without_a_good_row_reports_each_line_and_then_fails(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.jsonl").write_text("oops\n[]\n")
     messages = []
-    with pytest.raises(InputError, match=r"a\.jsonl: none of 2 rows is usable; first reject: a\.jsonl:1: not JSON"):
+    with pytest.raises(InputError, match=r"none of the 2 rows is usable; first reject: a\.jsonl:1: invalid JSON"):
         SampleStream(["a.jsonl"], on_reject=lambda reject: messages.append(reject.message))
     assert len(messages) == 2
 
@@ -372,7 +374,7 @@ def test_outputs_become_judgments_and_others_rejects(write):
     assert (good.sample_id, good.scores, good.verdict.winner, good.reason) == ("1", (8, 6), 1, "why")
     assert (bad.verdict, bad.failure.code, bad.shown[0].text) == (None, "off_grammar", "no idea")
     assert [re.split(";|: exp", message)[0] for message in messages] == [
-        'pairs.jsonl:3: id "1" appeared before in this file', "pairs.jsonl:4: no result", "pairs.jsonl:5: no id",
+        'pairs.jsonl:3: id "1" appears more than once in this file', "pairs.jsonl:4: no result", "pairs.jsonl:5: no id",
     ]  # fmt: skip
 
 

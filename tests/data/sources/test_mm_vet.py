@@ -52,7 +52,7 @@ def test_of_several_models_answers_the_ids_say_whose_they_are(written):
     assert [(row["id"], row["answer"]) for row in rows] == [
         ("v1_0/llava", "llava"), ("v1_0/emu", "emu"), ("v1_1/llava", "llava"), ("v1_1/emu", "emu"),
     ]  # fmt: skip
-    with pytest.raises(InputError, match=r"other/emu.json: names the same model as .*emu.json"):
+    with pytest.raises(InputError, match=r"other/emu.json: has the same model name as .*emu.json"):
         list(mm_vet_rows(written(QUESTIONS), [files[1], written({"v1_0": "x"}, "other/emu.json")]))
 
 
@@ -72,7 +72,7 @@ def test_images_within_a_question_of_version_2(written):
     ("change", "finding"),
     [
         ({"capability": []}, "expected a list of strings"),
-        ({"answer": "<OR>"}, "got only tags"),
+        ({"answer": "<OR>"}, "found only tags"),
         ({"imagename": ""}, "no image"),
     ],
 )

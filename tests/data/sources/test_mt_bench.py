@@ -150,7 +150,7 @@ def test_faireval_labels_that_do_not_fit_are_refused(tmp_path, fair_files, label
 
 def test_faireval_says_which_file_is_missing(tmp_path, fair_files):
     questions, gpt, _, labels = fair_files()
-    with pytest.raises(InputError, match="got 1 files of questions and 1 of answers"):
+    with pytest.raises(InputError, match="got 1 files of questions and 1 files of answers"):
         imported("faireval", tmp_path, questions, gpt, labels)
     with pytest.raises(InputError, match=r"expected one \.txt file"):
         imported("faireval", tmp_path, questions, gpt)

@@ -120,17 +120,23 @@ def test_scores_and_models_follow_the_answers(pair):
     ("row", "message"),
     [
         (PLAIN | {"chosen": 4}, 'field "chosen": expected text, got the number 4; write it as "4"'),
-        ({"prompt": "q", "chosen": "g"}, 'field "rejected" is missing; each row needs chosen, rejected and a prompt'),
-        ({"chosen": "g", "rejected": "b"}, 'field "prompt" is missing; each row needs chosen, rejected and a prompt'),
+        (
+            {"prompt": "q", "chosen": "g"},
+            'field "rejected" is missing; each row must contain chosen, rejected',
+        ),
+        (
+            {"chosen": "g", "rejected": "b"},
+            'field "prompt" is missing; each row must contain chosen, rejected',
+        ),
         (PLAIN | {"prompt": 4}, 'field "prompt": expected text, got the number 4'),
         (PLAIN | {"rejected": "good"}, "chosen and rejected are equal"),
-        (PLAIN | {"chosen": ["a", "b"]}, 'field "chosen": expected a text or a list of chat messages, got ["a", "b"]'),
+        (PLAIN | {"chosen": ["a", "b"]}, 'field "chosen": expected text or a list of chat messages, got ["a", "b"]'),
         (PLAIN | {"chosen": []}, 'field "chosen": expected chat messages, got none'),
         (PLAIN | {"chosen": [{"role": "tool", "content": "x"}]}, 'field "chosen[0].role": expected user, assistant or'),
         (PLAIN | {"chosen": [assistant(None)]}, 'field "chosen[0].content": expected text, got null'),
-        (PLAIN | {"chosen": [assistant([{"type": "image"}])]}, 'field "chosen[0].content": expected parts'),
+        (PLAIN | {"chosen": [assistant([{"type": "image"}])]}, 'field "chosen[0].content": expected text or image'),
         (ULTRA | {"prompt": "another"}, 'field "chosen": the dialogue does not contain the prompt'),
-        (ULTRA | {"chosen": [*ULTRA["chosen"], user("thanks")]}, 'field "chosen": expected the assistant\'s turn last'),
+        (ULTRA | {"chosen": [*ULTRA["chosen"], user("thanks")]}, 'field "chosen": the last turn must be'),
         (HH | {"rejected": HH["rejected"].replace("Hello!", "Yo")}, "chosen and rejected differ at turn 2 of 4 and 4"),
         (HH | {"rejected": HH["rejected"].replace("2+2", "2+3")}, "chosen and rejected differ at turn 3 of 4 and 4"),
         (
@@ -139,7 +145,7 @@ def test_scores_and_models_follow_the_answers(pair):
         ),
         ({"system": "s", "chosen": "g", "rejected": "b"}, "no question before the answers in chosen and rejected"),
         (PLAIN | {"score_chosen": 5, "score_rejected": 5}, "score_chosen and score_rejected are both 5"),
-        (PLAIN | {"score_chosen": 3, "score_rejected": 5}, "score_chosen 3 is not above score_rejected 5"),
+        (PLAIN | {"score_chosen": 3, "score_rejected": 5}, "score_chosen 3 is lower than score_rejected 5"),
         (PLAIN | {"score_chosen": 5}, 'field "score_rejected": expected a finite number, got null'),
     ],
 )
@@ -188,9 +194,9 @@ def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and
     [
         ({"conversation_b": None}, 'field "conversation_b": expected text, got null'),
         ({"winner": "neither"}, 'field "winner": expected 1=first, 2=second, a side such as model_a, or tie, got'),
-        ({"winner": "a", "model_b": "a"}, 'field "winner": "a" names a side and the other side\'s model'),
+        ({"winner": "a", "model_b": "a"}, 'field "winner": "a" is ambiguous'),
         ({"score_a": 1, "score_b": 5, "winner": "A"}, "winner 1 contradicts the scores 1 and 5"),
-        ({"evaluation_order": 2}, 'field "evaluation_order": vote 2 of a session'),
+        ({"evaluation_order": 2}, 'field "evaluation_order": this is vote 2 of a session'),
     ],
 )
 def test_a_bad_battle_is_a_reject(labelled, fields, message):
@@ -231,15 +237,15 @@ def test_a_text_in_brackets_is_no_list_of_turns(pair):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"response_b": '["b", "c"]'}, 'field "response_b": expected 1 strings, one for each prompt, got 2'),
+        ({"response_b": '["b", "c"]'}, 'field "response_b": expected 1 strings, one per prompt, got 2'),
         ({"response_b": "[null]"}, 'field "response_b[0]": expected text, got null'),
         ({"response_b": '["\\ud83d"]'}, 'field "response_b[0]": contains half a surrogate pair'),
         (
             {"prompt": '["q", "r"]', "response_a": '["a", "x"]', "response_b": '["b", "y"]'},
             "response_a and response_b differ",
         ),
-        ({"winner_tie": 1}, "expected 1 in one of winner_model_a, winner_model_b, winner_tie, got it in 2"),
-        ({"winner_model_a": 0}, "expected 1 in one of winner_model_a, winner_model_b, winner_tie, got it in 0"),
+        ({"winner_tie": 1}, "exactly one of winner_model_a, winner_model_b, and winner_tie must be 1, got 2"),
+        ({"winner_model_a": 0}, "exactly one of winner_model_a, winner_model_b, and winner_tie must be 1, got 0"),
         ({"winner_model_a": 0.4}, 'field "winner_model_a": expected 0 or 1, got the number 0.4'),
         ({"winner_model_b": None}, 'field "winner_model_b": expected 0 or 1, got null'),
         ({"prompt": ""}, "no question before the answers in response_a and response_b"),
@@ -252,7 +258,7 @@ def test_a_bad_pair_of_responses_is_a_reject(labelled, fields, message):
 
 
 def test_rows_without_winner_are_samples_without_label(labelled):
-    with pytest.raises(InputError, match="none of 1 rows has a usable label"):
+    with pytest.raises(InputError, match="none of the 1 rows has a usable label"):
         labelled(RESPONSES)
     [sample] = SampleStream(["pairs.jsonl"])
     assert (sample.id, sample.answers) == ("30192", ("a", "b"))

@@ -31,4 +31,4 @@ def test_a_later_row_without_a_field_of_the_first_is_a_reject(labelled):
     row = {"prompt": "q", "response_0": "a", "response_1": "b", "better_response_id": 0}
     found, [message] = labelled(row, {"prompt": "r", "response_0": "a", "better_response_id": 0})
     assert len(found.labels) == 1
-    assert message.endswith('field "response_1": missing, though the first row has it; remove the row')
+    assert message.endswith('field "response_1": missing, although it is in the first row; remove the row')

@@ -37,7 +37,7 @@ def test_rewardbench_as_parquet(tmp_path):
 
 
 def test_rewardbench_and_its_second_version_are_not_mixed_up(imported):
-    with pytest.raises(InputError, match="import it as rewardbench-2"):
+    with pytest.raises(InputError, match="import the file as rewardbench-2"):
         imported("rewardbench", SECOND)
     with pytest.raises(InputError, match="import rows with one string as rewardbench"):
         imported("rewardbench-2", FIRST)
@@ -61,7 +61,7 @@ def test_only_ties_has_several_right_answers(imported):
     several = SECOND | {"chosen": ["a", "A"], "models": None}
     _, [row] = imported("rewardbench-2", several | {"subset": "Ties", "id": "tied:0"})
     assert sorted(row["scores"]) == [0, 0, 0, 1, 1]
-    with pytest.raises(InputError, match="expected 1 string outside the subset Ties, got 2"):
+    with pytest.raises(InputError, match="expected 1 string, except in the subset Ties, got 2"):
         imported("rewardbench-2", several)
 
 
@@ -72,5 +72,5 @@ def test_preference_sets_in_general(imported):
     battle = {"prompt": "q", "response_a": "a", "response_b": "b"}
     tie = {"winner_model_a": 0, "winner_model_b": 0, "winner_tie": 1}
     assert imported("preferences", battle | tie)[1][0]["winner"] == "tie"
-    with pytest.raises(InputError, match="read as plain; expected a preference set"):
+    with pytest.raises(InputError, match="recognised as plain; expected"):
         imported("preferences", {"question": "q", "answer_1": "a", "answer_2": "b"})

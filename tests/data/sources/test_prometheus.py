@@ -45,8 +45,8 @@ def test_a_prompt_becomes_its_parts(imported):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        ({"instruction": "Say hello."}, 'field "instruction": expected one grading prompt'),
-        ({"instruction": PROMPT + PROMPT}, 'field "instruction": expected one grading prompt'),
+        ({"instruction": "Say hello."}, 'field "instruction": expected a single grading prompt'),
+        ({"instruction": PROMPT + PROMPT}, 'field "instruction": expected a single grading prompt'),
         ({"gpt4_score": [5, 9]}, 'field "gpt4_score": expected a list of scores from 1 to 5'),
         ({"gpt4_score": []}, 'field "gpt4_score": expected a list of scores from 1 to 5'),
     ],

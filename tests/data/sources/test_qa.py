@@ -87,7 +87,7 @@ def test_a_question_that_a_model_answers_twice_counts_once_and_the_first_answer_
 
 def test_a_prediction_without_its_text_is_no_answer(write):
     path = write(MMLU | {"pred": "B", "reply": RIGHT}, name="model_outputs_m_5shots.json")
-    with pytest.raises(InputError, match=r"expected model_outputs or generated_text, got the fields .*reply"):
+    with pytest.raises(InputError, match=r"expected model_outputs or generated_text, found the fields .*reply"):
         imported("mmlu-pro", path)
 
 
@@ -100,13 +100,13 @@ def test_mmlu_pros_pairs_have_a_right_and_a_wrong_answer_of_several_files(write)
     done, [row], truth = imported("mmlu-pro", *files, write(pair, pair | {"model_a": "m3"}))
     assert (row["id"], row["winner"], row["answer_2"]) == ("mmlu-pro-70/m2/m1", 2, RIGHT)
     assert by_sample(truth_from_row(PairTruth, one, "truth") for one in truth)[row["id"]].answer == "B"
-    assert "no output of m3 for mmlu-pro-70" in done.rejects[0].message
+    assert "no output from m3 for mmlu-pro-70" in done.rejects[0].message
 
 
 def test_mmlu_pros_questions_alone_have_no_answers_and_a_gold_letter_of_their_options(write):
     done, [row], truth = imported("mmlu-pro", write(MMLU, MMLU | {"question_id": 71, "answer": "D"}))
     assert (row["reference"], "answer" in row, truth) == ("B", False, [])
-    assert "expected a letter of 3 options" in done.rejects[0].message
+    assert "expected the letter of one of 3 options" in done.rejects[0].message
 
 
 HOTPOT = {"_id": "h1", "question": "Where?", "answer": "Paris", "context": [["France", ["Paris is its capital."]]]}
@@ -117,12 +117,12 @@ def test_one_qa_set_is_not_taken_for_another_unless_its_rows_are_flat(write):
     path = write({"history_1": DROP}, name="drop.json")
     _, [row], _ = imported("drop", path)
     assert row["reference"] == "3"
-    with pytest.raises(InputError, match="has the format of drop, not quoref"):
+    with pytest.raises(InputError, match="is in drop format, not quoref"):
         imported("quoref", path)
     flat = {"context": "One paragraph.\n\nAnother.", "pred_answer": "Lyon", "model": "m1"}
     _, [row], _ = imported("drop", write(HOTPOT | flat))
     assert (row["metadata"]["data_set"], row["answer"], row["answer_models"]) == ("drop", "Lyon", ["m1"])
-    with pytest.raises(InputError, match="has the format of hotpotqa, not drop"):
+    with pytest.raises(InputError, match="is in hotpotqa format, not drop"):
         imported("drop", write(HOTPOT))
 
 

@@ -111,14 +111,14 @@ def test_a_flat_row_may_hold_a_prediction_and_its_type(write):
     ("change", "finding"),
     [
         ({"answer": ""}, "no gold answer"),
-        ({"answer": None}, 'field "answer": expected text or DROP'),
+        ({"answer": None}, 'field "answer": expected text, or DROP'),
         ({"question": 3}, 'field "question": expected text'),
         ({"_id": None}, "no _id or id"),
         ({"context": [["Lyon"]]}, 'field "context": expected text, or'),
         ({"answer_type": "colour"}, 'field "answer_type": expected one of string'),
         ({"data_set": "squad"}, 'field "data_set": expected one of hotpotqa'),
         ({"answers": [3]}, 'field "answers": expected a list of objects'),
-        ({"answers_spans": {}}, "DROP's own JSON"),
+        ({"answers_spans": {}}, "DROP's original JSON"),
         ({"validated_answers": "x"}, 'field "validated_answers": expected a list'),
         ({"_id": "good"}, None),
     ],
@@ -127,12 +127,12 @@ def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change
     path = write(HOTPOT | {"_id": "good"}, HOTPOT | change)
     rejects = []
     assert [sample.id for sample in read_qa(path, on_reject=rejects.append)] == ["good"]
-    assert (finding or '"good" appeared before') in rejects[0].reason
+    assert (finding or '"good" appears more than once') in rejects[0].reason
     assert rejects[0].message.startswith(f"{path}:2")
 
 
 def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="data set 'squad' not found"):
         list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
-    with pytest.raises(InputError, match="has neither Quoref's nor DROP's format"):
+    with pytest.raises(InputError, match="is in neither Quoref's nor DROP's format"):
         list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))

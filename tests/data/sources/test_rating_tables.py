@@ -41,9 +41,9 @@ LONG, WIDE = rating(), {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "
         (LONG, LONG | {"score": 10**400}, '"score": expected a number or NA'),
         (LONG, {name: value for name, value in LONG.items() if name != "score"}, 'no "score"; write null'),
         (LONG, LONG | {"judge": "a\ud800"}, '"judge": contains half a surrogate pair'),
-        (LONG, LONG | {"score": 1}, "rated twice"),
-        (WIDE, WIDE | {"judge": "b", "gt": 2}, '"gt" is 2, but an earlier row of this completion has 3'),
-        (WIDE, {name: value for name, value in WIDE.items() if name != "prompt_id"}, "lacks prompt_id, unlike the"),
+        (LONG, LONG | {"score": 1}, "rated more than once"),
+        (WIDE, WIDE | {"judge": "b", "gt": 2}, '"gt" is 2, but 3 in an earlier row'),
+        (WIDE, {name: value for name, value in WIDE.items() if name != "prompt_id"}, "prompt_id missing, unlike in"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_a_reject_with_its_place(ratings, good, bad, finding):
@@ -54,7 +54,7 @@ def test_a_row_that_cannot_be_used_is_a_reject_with_its_place(ratings, good, bad
 
 
 def test_a_file_without_any_usable_row_is_an_error_that_says_the_first_finding(ratings):
-    with pytest.raises(InputError, match=r'no usable row \(1 read\); first reject: .*no "model"'):
+    with pytest.raises(InputError, match=r'no usable rows \(1 read\); first reject: .*no "model"'):
         ratings({"item": "1", "judge": "a", "score": 1})
 
 
@@ -69,7 +69,7 @@ def test_columns_may_have_other_names_and_further_ones_are_kept(ratings):
     row = {"prompt": "1", "judge": "a", "model": "b", "score": 1, "aspect": "tone", "long": 1}
     table = ratings(row, item="prompt", dimension="aspect", extra=("long",))
     assert table.frame[["item", "dimension", "long"]].to_numpy().tolist() == [["1", "tone", 1]]
-    with pytest.raises(InputError, match='no row has a column "long"'):
+    with pytest.raises(InputError, match='column "long" not found'):
         ratings(rating(), extra=("long",))
 
 

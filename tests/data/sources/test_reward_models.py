@@ -26,7 +26,7 @@ def test_rm_bench_compares_each_style_with_each(imported):
 def test_rm_benchs_domain_comes_from_the_row_else_the_files_name(imported):
     _, rows = imported("rm-bench", STYLES | {"domain": "safety-refuse"}, file="total_dataset.json")
     assert {row["category"] for row in rows} == {"Safety, easy", "Safety, normal", "Safety, hard"}
-    with pytest.raises(InputError, match="beginning with one of chat, math"):
+    with pytest.raises(InputError, match="begins with one of chat, math"):
         imported("rm-bench", STYLES, file="other.json")
 
 

@@ -108,7 +108,7 @@ def test_judgelms_validation_set_is_joined_by_question(write):
     # question 1 has a judgment with reference alone, 2 one without, 3 none
     found = [(row["question_id"], row["score"], row["score_w_reference"]) for row in made]
     assert found == [("1", None, [3, 4]), ("2", [8, 7], None)]
-    assert [reject.reason.partition(",")[0] for reject in rejects] == ["no readable judgment"]
+    assert [reject.reason.partition(",")[0] for reject in rejects] == ["no parseable judgment"]
 
 
 @pytest.mark.parametrize(
@@ -127,5 +127,5 @@ def test_the_builder_reads_what_a_schema_makes(entries, write, name, row):
 
 def test_a_file_of_another_schema_is_refused_with_its_fields(entries):
     for name, lacks in (("helpsteer3", "context, response1.*"), ("arena", "conversation_a, conversation_b; ")):
-        with pytest.raises(InputError, match=f"not a row of {name}: missing {lacks}found the fields chosen, rejected"):
+        with pytest.raises(InputError, match=f"not a {name} row: missing {lacks}found the fields chosen, rejected"):
             entries(name, HH)

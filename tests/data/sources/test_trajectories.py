@@ -49,7 +49,7 @@ def test_hashes_cover_calls_results_and_reference():
         ({"trajectories": chat()}, r'field "trajectories\[0\]": expected a list of chat messages'),
         ({"trajectories": [chat(), [{"role": "user"}, 7]]}, r'field "trajectories\[1\]": messages\[1\]: expected'),
         ({"trajectories": [chat()], "reference": [7]}, r'field "reference": messages\[0\]'),
-        ({"trajectories": [chat()[2:]]}, 'field "question": missing, and no user message'),
+        ({"trajectories": [chat()[2:]]}, 'field "question": missing, and there is no user message'),
         (
             {"trajectories": [chat(), [{"role": "user", "content": "Hello"}]]},
             'field "question": missing, and the trajectories begin with different tasks',

@@ -209,7 +209,7 @@ def test_a_workbook_is_opened_by_column_names_and_sheet(page_at, url, files, tmp
     upload(page, "browse-run-file", files["run"])
     upload(page, "browse-texts-file", tmp_path / "table.xlsx")
     page.locator("#browse-open").click()
-    has(page, "browse-open-problem", "expected one sheet with cells, got Sheet, Pairs")
+    has(page, "browse-open-problem", "expected one non-empty sheet, got Sheet, Pairs")
     page.locator("#browse-sheet input, #browse-sheet textarea").first.fill("Pairs")
     page.locator("#browse-open").click()
     has(page, "browse-open-problem", "--column question=Frage --column answer_1=Ours --column answer_2=Theirs")

@@ -21,7 +21,7 @@ def test_texts_are_joined_by_id(tmp_path):
     texts = write_pairs(tmp_path / "pairs.jsonl", [SAMPLES[2], SAMPLES[0]])
     run = open_run(write_run(tmp_path / "run.jsonl", JUDGMENTS), texts)
     assert {key: sample.answers[0] for key, sample in run.samples.items()} == {"2": "first 2", "0": "first 0"}
-    assert run.notes == ("1 of 3 judgments have no row with their id.",)
+    assert run.notes == ("1 of 3 judgments have no matching row.",)
 
 
 def test_the_texts_of_a_run_are_found_until_they_change(tmp_path):
@@ -80,7 +80,7 @@ def test_labels_and_texts_follow_the_judged_order(tmp_path):
     exchanged = [replace(each, answers=each.answers[::-1]) for each in samples]
     run = open_run(write_run(tmp_path / "run.jsonl", judged), write_pairs(tmp_path / "pairs.jsonl", exchanged))
     assert [run.samples[each.id].answers for each in samples] == [each.answers for each in samples]
-    assert "2 of 2 rows list the answers in another order; judgelm reorders them." in run.notes
+    assert "2 of 2 rows have the answers in a different order and were reordered." in run.notes
     rows = [json.loads(line) | {"winner": 1} for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 2, "1": 2}

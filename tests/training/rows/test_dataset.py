@@ -104,7 +104,7 @@ def test_grouping_by_length_keeps_epochs_whole_and_saves_padding():
 def test_a_broken_file_leaves_nothing_that_a_later_run_would_take_for_whole(tokenizer, tmp_path):
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
-    with pytest.raises(InputError, match="the file is empty"):
+    with pytest.raises(InputError, match="contains no rows"):
         laid_out(tokenizer, str(empty), tmp_path)
     assert not list(tmp_path.glob("*.arrow"))
     assert not list(tmp_path.glob("*.json"))
