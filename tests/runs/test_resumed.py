@@ -68,7 +68,7 @@ def test_other_texts_under_a_finished_id_are_another_input(batch, tmp_path, chan
     mode = make_mode("multi", {}) if "answer_3" in change else None
     batch(pair("0"), pair(), mode=mode)
     before = (tmp_path / "out.jsonl").read_bytes()
-    with pytest.raises(RunError, match=f'{part} of id "1" has changed; choose another -o'):
+    with pytest.raises(RunError, match=f'{part} for id "1" has changed; choose another -o'):
         batch(pair("0"), pair(**change), mode=mode)
     assert (tmp_path / "out.jsonl").read_bytes() == before
     assert batch(pair("0"), pair(), pair("2"), mode=mode).skipped == 2
