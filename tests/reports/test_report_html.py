@@ -71,7 +71,7 @@ def test_the_list_is_there_as_csv_and_its_surest_disagreement_is_linked_at_the_t
 
 def test_without_failures_a_figure_stands_once(run, without_failures):
     assert "Failures as ties" in run.html()
-    assert "Failures count as ties here" in run.html(failures="as_tie")
+    assert "Failures are counted as ties here" in run.html(failures="as_tie")
     html = without_failures.html()
     assert "Failures as ties" not in html
     assert '<th scope="col" class="number">Value</th>' in html

@@ -126,7 +126,7 @@ def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
     rows = rows_of(large)
     rows[0]["hashes"]["question"] = "0" * 16
     write_rows(large, rows)
-    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": texts differ from'):
+    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": the texts differ'):
         join_runs(cascade)
 
 
@@ -142,7 +142,7 @@ def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade
     hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
     with pytest.raises(ConfigError, match=r"small: the engine returns no probabilities.*--engine transformers"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
-    with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges nothing again
+    with pytest.raises(ConfigError, match="no probabilities"):  # and on a rerun, which judges nothing again
         cascade.unsure()
 
 
@@ -158,7 +158,7 @@ def test_the_output_of_one_judge_is_left_alone(cascade):
     [
         ({"band": (0.7, 0.3)}, "expected LOW,HIGH"),
         ({"band": (0.6, 0.9)}, "expected LOW,HIGH"),
-        ({"out": "-"}, "name a file with -o"),
+        ({"out": "-"}, "an output file with -o"),
         ({"inputs": ("-",)}, "reads its input twice"),
         ({"inputs": ("/dev/null",)}, "reads its input twice"),
         ({"inputs": ("out.large.jsonl",)}, "would overwrite its own input"),

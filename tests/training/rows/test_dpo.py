@@ -167,17 +167,17 @@ def test_replies_about_other_texts_are_refused(tokenizer, write, run, change):
     ],
 )
 def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, row, options, reason):
-    with pytest.raises(InputError, match=rf"no usable pair of judgments \(1 {reason}\)"):
+    with pytest.raises(InputError, match=rf"no usable pairs of judgments \(1 {reason}\)"):
         read(tokenizer, write(row), **options)
 
 
 @pytest.mark.parametrize(
     ("asked", "finding"),
     [
-        ({"template": "judgelm-v1"}, "judged with template 'judgelm-v1'"),
+        ({"template": "judgelm-v1"}, "with template 'judgelm-v1'"),
         ({"scale": (1, 5)}, r"judged on scale \[1, 5\]"),
         ({"manifest": None}, r"cannot read judged\.run\.json"),
-        ({"manifest": "{}"}, "not a manifest of judgelm-batch"),
+        ({"manifest": "{}"}, "not a valid judgelm-batch manifest"),
     ],
 )
 def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, tmp_path, asked, finding):
