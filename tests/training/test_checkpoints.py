@@ -81,7 +81,7 @@ def test_a_damaged_one_is_removed_and_the_one_before_is_taken(tmp_path, name):
     assert flaw_of(damaged) == ""
     start = choose_start(tmp_path, SETTINGS)
     assert start.checkpoint == str(before)
-    assert start.notes[0].startswith(f"{damaged}: removed because it is damaged: {name} has sha256 ")
+    assert start.notes[0].startswith(f"{damaged}: removed because it is damaged: {name} has SHA-256 ")
     assert (damaged.exists(), oldest.exists()) == (False, True)  # the oldest was not read
 
 

@@ -108,7 +108,7 @@ def test_a_table_is_opened_by_the_names_of_its_run(named_columns):
     run = open_run(path)
     assert [sample.question for sample in run.samples.values()] == ["q", "q2"]
     assert run.notes == (
-        f"{table}: read like the run, with " + " ".join(f"--column {n}={c}" for n, c in NAMED.items()),
+        f"{table}: read with the same options as the run: " + " ".join(f"--column {n}={c}" for n, c in NAMED.items()),
     )
 
 
