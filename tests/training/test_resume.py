@@ -103,7 +103,7 @@ def test_a_preempted_run_that_then_finds_the_disk_full_loses_nothing(settings, u
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.startswith(f"error: {tmp_path / 'out'}: no space left on the disk; ")
-    assert error.endswith(f"then the same command resumes from {last}")
+    assert error.endswith(f"the same command then resumes from {last}")
 
     assert run_here(config) is None
     said = capfd.readouterr().out

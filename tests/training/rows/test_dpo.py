@@ -272,5 +272,5 @@ def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, wri
 
 
 def test_a_file_of_ties_is_refused(tokenizer, write):
-    with pytest.raises(InputError, match=r"no usable row \(1 a tie\)"):
+    with pytest.raises(InputError, match=r"no usable rows \(1 a tie\)"):
         list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([write(pair("a", "b", winner="tie"))]))
