@@ -72,12 +72,8 @@ def parse_options() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("adapter", metavar="ADAPTER", help="folder of an adapter from a training recipe")
-    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help=(
-        "output folder, which must be new or empty"
-    ))
-    parser.add_argument("--base", help=(
-        "base model (folder, GGUF file, or hub ID); default: the base recorded in the adapter"
-    ))
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="output folder; must be new or empty")
+    parser.add_argument("--base", help="base model: folder, GGUF file, or hub ID; default: the adapter's base model")
     parser.add_argument("--revision", help="hub revision of the base model")
     parser.add_argument(
         "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="dtype of the merged weights"

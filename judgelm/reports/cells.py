@@ -1,4 +1,4 @@
-"""Convert strings to table cells. Characters that a format does not support are replaced and counted."""
+"""Convert strings to table cells."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,7 +15,6 @@ MAX_XLSX_CELL = 32_767
 
 
 def _is_formula(text: str) -> bool:
-    """Return whether spreadsheets would evaluate the string as a formula when opening a CSV file."""
     return text.startswith(_FORMULA_STARTS) and len(text) > 1 and _NUMBER.fullmatch(text) is None
 
 

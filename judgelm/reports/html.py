@@ -96,7 +96,7 @@ def render_report(
 def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report.css",), **content: object) -> str:
     """Render a template from this package as a self-contained page.
 
-    `script` is the file name of the only script allowed to run. The content is escaped automatically.
+    `script` is the file name of the only script allowed to run.
     """
     code = _own_text(script) if script else Markup("")
     digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")

@@ -77,7 +77,6 @@ def list_pairs(
 
 
 def _sureness(judgment: Judgment) -> float:
-    """Return the distance of P(first better) from 0.5, or the difference between the scores."""
     if judgment.probability is not None:
         return abs(judgment.probability - 0.5)
     scores = judgment.scores

@@ -99,11 +99,11 @@ def inline_svg(document: str, description: str) -> str:
 
 VERMILION, PURPLE, SKY = "#D55E00", "#CC79A7", "#56B4E9"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)
-"""Okabe and Ito's colours without yellow, which is hard to see on white. Markers and dashes extend the palette."""
+"""Okabe and Ito's colours without yellow, which is hard to see on white."""
 
 DOTS_PER_INCH = 150
 MAX_DRAWN_ROWS = 80
-"""Maximum number of rows in a forest plot or heat map. The figure reports how many rows are missing."""
+"""Maximum number of rows in a forest plot or heat map."""
 
 _MAX_LABELS = 60
 _MAX_NAME = 38
@@ -264,7 +264,6 @@ def _legend(canvas: Canvas, axes: Axes) -> None:
 
 
 def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return heights (NaN if undefined) and whisker lengths (None if there are no intervals)."""
     points = [value.value if isinstance(value, Estimate) else value for value in values]
     heights = np.array([np.nan if point is None else point for point in points], dtype=np.float64)
     bounds = [(bounded.low, bounded.high) if isinstance(bounded, Estimate) else (np.nan, np.nan) for bounded in values]

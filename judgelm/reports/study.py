@@ -200,7 +200,7 @@ def table_notes(result: StudyResult) -> list[str]:
 
 
 def page_table(table: Table, path: str) -> dict[str, Any]:
-    """Convert a table for the page template. `path` is its CSV file, relative to the page."""
+    """Convert a table for the page template."""
     kinds = [column.kind for column in table.columns]
     rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MAX_PAGE_ROWS]]
     return {

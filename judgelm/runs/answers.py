@@ -36,8 +36,7 @@ def collect(
 ) -> AnswerStats:
     """Generate the answers of one model.
 
-    Each finished answer is written to disk immediately, and a rerun resumes. If the run is complete, the model is not
-    loaded.
+    Each finished answer is written to disk immediately, and a rerun resumes.
     """
     draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
     request = _asked(generator)
@@ -75,7 +74,6 @@ def collect(
 
 
 def _with_weights(options: EngineOptions) -> EngineOptions:
-    """Replace the name of a judge with its base and adapter. Check that any other model exists."""
     if (named := named_judge(options.model)) is None:
         check_place(options.model)
         return options
@@ -85,7 +83,6 @@ def _with_weights(options: EngineOptions) -> EngineOptions:
 
 
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:
-    """Return the run's fingerprint, without decoding settings because a later session may add some."""
     options = asdict(generator.options)
     names = ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")
     model_options = {name: options[name] for name in names}
@@ -169,7 +166,7 @@ def read_self_answers(path: str) -> SelfAnswers:
 
 
 def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
-    """Return the sample with the judge's own answers added, so that modes do not ask for them.
+    """Return the sample with the judge's own answers added.
 
     The answers are looked up by sample ID, then by question ID (`metadata["source_id"]`).
     """

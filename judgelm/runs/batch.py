@@ -87,7 +87,6 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
     Raises:
         InputError: the input cannot be read. Samples before the error are judged.
         RunError: the output cannot be written, or it contains judgments from another run or of different texts.
-        EngineError: the engine failed.
     """
     stats = RunStats(load_s=load_s)
     files_read = files_of_job(job)
@@ -143,7 +142,7 @@ def _judged(
 
 
 def run_engine(job: BatchJob, engine: str) -> str:
-    """Return the engine for a job. `auto` uses the engine of the run that is resumed."""
+    """Return the engine for a job. If it is `auto`, a resumed run keeps its engine."""
     if engine != "auto" or job.out == "-" or job.overwrite:
         return engine
     earlier = recorded(Path(job.out), "engine")
@@ -151,7 +150,7 @@ def run_engine(job: BatchJob, engine: str) -> str:
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """Return the dtype for a job. `auto` uses the dtype of the run that is resumed."""
+    """Return the dtype for a job. If it is `auto`, a resumed run keeps its dtype."""
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
     return recorded(Path(job.out), "dtype") or dtype
@@ -181,7 +180,7 @@ def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> Sa
 
 
 def check_joins(job: BatchJob) -> list[str]:
-    """Check that the references and the judge's answers match the input's IDs, before loading a model.
+    """Check that the references and the judge's answers match the input's IDs.
 
     Returns a note for each file that lacks some IDs. Raises InputError if a file has none of them. Pipes are not
     checked.
@@ -271,7 +270,6 @@ def _pending(
 
 
 def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) -> Iterator[Sample | None]:
-    """Yield samples up to the first unreadable row, and add its error to `broken`."""
     try:
         yield from samples
     except InputError as error:
@@ -281,7 +279,7 @@ def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) ->
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
     """Read samples from a pipe in a background thread, at most `hold` ahead.
 
-    Yields None while no sample is available. Raises any error from the source.
+    Yields None while no sample is available.
     """
     queue: Queue[Sample | Exception | None] = Queue(maxsize=hold)
 

@@ -4,7 +4,7 @@
     OUT.large.jsonl   the large judge's run on the unsure pairs
     OUT.jsonl         both runs joined; each judgment records which judge decided
 
-The caller loads the judges. Each run can be resumed.
+Each run can be resumed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,6 @@ class Cascade:
     """A job with a small and a large judge.
 
     Attributes:
-        models: names of the small and the large judge.
         band: inclusive range of the small judge's P(first better) in which the large judge decides.
     """
 
@@ -124,11 +123,7 @@ def has_probabilities(judgment: Judgment) -> bool:
 
 
 def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
-    """Join both runs in the output file without rewriting existing judgments.
-
-    Returns:
-        Statistics on all judgments, with the time of both runs, and counts for the cascade.
-    """
+    """Join both runs in the output file without rewriting existing judgments."""
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
     counts = CascadeStats()

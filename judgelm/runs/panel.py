@@ -92,11 +92,7 @@ class Panel:
 
 
 def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
-    """Join all runs in the output file without rewriting existing judgments.
-
-    Returns:
-        Statistics on the panel's judgments and on each judge's.
-    """
+    """Join all runs in the output file without rewriting existing judgments."""
     by_sample = _judgments_by_sample(panel)
     counts = PanelStats(judges={name: PanelJudgeStats(family=panel.family_of[name]) for name in panel.names})
     inputs = [manifest["fingerprint"].get("input", []) for manifest in panel.manifests.values()]

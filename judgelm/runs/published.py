@@ -31,7 +31,6 @@ class JudgmentImport:
 
     Attributes:
         files: published files; for a folder, its Parquet files.
-        format: the name of the format; None detects the format.
         judge: the judge to import if the files contain several judges, otherwise the judge's name.
         id_template: template for IDs from fields of the published rows, such as `faireval-{question_id}`. None uses
             the IDs of `judgelm data import`.
@@ -58,7 +57,7 @@ class JudgmentImportResult:
 
 
 def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
-    """Write published judgments to a run file. If you run it again, new judgments are added."""
+    """Write published judgments to a run file. A rerun adds new judgments."""
     if options.id_template is not None and options.rows is not None:
         raise ConfigError("--id and --rows cannot be combined, because both set the ids; use only one")
     files = [name for file in options.files for name in published_files(file)]
@@ -151,7 +150,7 @@ def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
 def _unique(
     judgments: Iterable[PublishedJudgment], rejects: list[Reject], source: Source
 ) -> Iterator[PublishedJudgment]:
-    """Yield the first judgment of each ID. Repeated content IDs get a suffix such as `-2`, as in rows."""
+    """Repeated content IDs get a suffix such as `-2`, as in rows."""
     seen: dict[str, str] = {}
     copies: Counter[str] = Counter()
     for each in judgments:

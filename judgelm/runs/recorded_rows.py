@@ -59,7 +59,7 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
 
 
 def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *, strict: bool) -> str | None:
-    """Return the user's sheet or the sheet recorded for this file name. `strict` uses the former for any file type."""
+    """`strict` uses the user's sheet for any file type."""
     if given.sheet is not None:
         return given.sheet if strict or _is_workbook(path) else None
     name = Path(path).name
@@ -69,7 +69,6 @@ def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *,
 
 
 def _fingerprint_of(run: Path) -> Mapping[str, Any]:
-    """Return an empty fingerprint if the manifest cannot be read, because the error is reported elsewhere."""
     try:
         manifest = read_manifest(run)
     except RunError:
@@ -78,7 +77,6 @@ def _fingerprint_of(run: Path) -> Mapping[str, Any]:
 
 
 def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the fingerprint and, for a panel or cascade, the fingerprints of the joined runs."""
     yield fingerprint
     joined = [*fingerprint.get("panel", {}).get("runs", {}).values(), fingerprint.get("cascade", {}).get("small")]
     for part in filter(None, joined):
@@ -97,7 +95,7 @@ def _is_workbook(path: str) -> bool:
 
 
 def _fields(path: str, sheet: str | None, sought: Collection[str]) -> set[str]:
-    """Return the file's field names. `sought` helps to tell the header of a table from a title above it."""
+    """`sought` helps to tell the header of a table from a title above it."""
     rows = (row for row in read_rows(path, known=sought, sheet=sheet) if isinstance(row, Row))
     return {_folded(name) for row in islice(rows, _LOOKED_AT) for name in row.data}
 

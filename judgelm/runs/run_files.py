@@ -249,7 +249,7 @@ def recorded_input(out: Path, name: str | None = None) -> Path | None:
 def recorded(out: Path, field: Literal["engine", "dtype"]) -> str | None:
     """Return the engine or dtype of an existing run, or None if there is no run.
 
-    A run keeps the same engine and dtype on every machine, so `auto` is resolved only once.
+    A run keeps both on every machine, so `auto` is resolved only once.
     """
     manifest = read_manifest(out)
     if manifest is None:
@@ -319,7 +319,6 @@ class FinishedIds:
 
 
 def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
-    """Return 0 if the row has no hashes."""
     try:
         hashes = hashes_of_row(row)
         return 0 if hashes is None else digest_of(hashes)
@@ -339,7 +338,6 @@ class RunFiles:
 
     Args:
         fingerprint: must be the same in all sessions of a run; its `input` comes from `input_identities`.
-        inputs: paths of the input files, for detecting appended lines.
     """
 
     def __init__(
@@ -385,7 +383,7 @@ class RunFiles:
         self.close()
 
     def start_session(self, session: dict[str, Any]) -> None:
-        """Add a session to the manifest and save it. To record later changes, call `save`."""
+        """Add a session to the manifest and save it."""
         self.manifest["sessions"].append(session)
         self.save()
 

@@ -41,7 +41,6 @@ class _Running(Generic[Item, Result]):
         self.missing = 0
 
     def expect(self, flow_index: int, requests: list[Request]) -> list[Request]:
-        """Return the requests with keys that are unique within the engine."""
         self.received = [None] * len(requests)
         self.missing = len(requests)
         self.requests = [replace(request, key=f"{flow_index}:{index}") for index, request in enumerate(requests)]
@@ -79,9 +78,6 @@ def drive(
         unwanted: returns cancelled items, compared by identity. Their flows are closed without a result.
         listener: returns the listener for an item, for streaming.
         poll_s: maximum time in seconds before items are read again.
-
-    Raises:
-        EngineError: the engine failed.
     """
     source = enumerate(items)
     end: tuple[int, Item | None] = (-1, None)

@@ -115,7 +115,6 @@ def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
 
 
 def _fields(record: Verdict | TextHashes | Truncation | TrajectoryMatch) -> dict[str, Any]:
-    """Return the fields as a dictionary without copying the values, unlike `asdict`."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
@@ -174,7 +173,6 @@ def _shown(row: Mapping[str, Any]) -> Shown:
 
 
 def _distribution_row(distribution: PairDistribution | GradeDistribution | None) -> dict[str, Any] | None:
-    """Convert NaN to null, and omit an empty approximation."""
     if distribution is None:
         return None
     row: dict[str, Any] = json_ready(distribution)

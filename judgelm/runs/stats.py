@@ -36,12 +36,11 @@ class RunStats(SessionStats):
     """Statistics on judgments.
 
     Attributes:
-        neutralised: judgments with sanitized text.
         repaired: replies that could be parsed after a grammar-constrained retry.
         reasons_incomplete: truncated reasons, and reasons about answers that were truncated further.
         parts_failed: unparseable replies in judgments that have a verdict.
         mostly_unassigned: judgments without a probability, because score lines make up less than half of the total.
-        unassigned: total probability of other replies, summed over all `distributions`.
+        unassigned: total probability of other replies.
     """
 
     judged: int = 0
@@ -191,7 +190,6 @@ class CascadeStats:
 
     Attributes:
         passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of them.
-        waiting: pairs that the large judge has not judged yet.
         compared: pairs with verdicts from both judges; `changed` counts those with different winners.
         mended: pairs that only the large judge could decide.
     """
@@ -229,7 +227,6 @@ class PanelStats:
 
     Attributes:
         unanimous: samples on which all judges agree with the panel.
-        same_input: whether all runs have the same input files.
     """
 
     judges: dict[str, PanelJudgeStats]

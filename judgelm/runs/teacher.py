@@ -26,7 +26,6 @@ GPT4_REVIEW_TOKENS = 170
 """Assumed number of tokens per reply.
 
 The 1,694 published GPT-4 reviews have 657 characters on average, 1,218 at the 95th percentile, and 2,363 at most.
-English text has about 4 characters per token.
 """
 
 
@@ -125,7 +124,6 @@ class TeacherPrompts:
 
     Attributes:
         reference: whether to judge without the reference, with it (only pairs that have one), or both.
-        both_orders: whether to create prompts with the answers swapped, too.
     """
 
     reference: ReferenceUse = "without"
@@ -243,10 +241,7 @@ def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict
 
 
 def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagreeing: bool) -> Counter[str]:
-    """Write a row for each pair that has replies so far, in input order. Return the number of pairs per outcome.
-
-    The file is created only once it is complete.
-    """
+    """Write a row for each pair that has replies so far, in input order. Return the number of pairs per outcome."""
     with atomic_write(out) as file:
         writer = RowWriter(prompts, StoredJudgments(Path(job.out)), drop_disagreeing=drop_disagreeing)
         for sample in input_samples(job):

@@ -126,7 +126,6 @@ def base_name(base: Any) -> str:
 
 _OWN_TOKENIZER = "the base model's tokenizer is used as it is; edit the tokenizer files instead"
 PLAIN_LOSS = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token"}
-"""Loss options for recipes without a token-level loss on replies."""
 
 UNSUPPORTED_ARGUMENTS = {
     "eos_token": _OWN_TOKENIZER,

@@ -1,6 +1,6 @@
 """Complete checkpoints, marked by `judgelm_state.json`, which is written last.
 
-The marker lists the size and hash of every file. Both are checked before a run resumes.
+The marker lists the size and hash of every file.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ class CheckpointCallback(TrainerCallback):
 
 
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
-    """Write the marker. All other files must already be on disk."""
+    """Write the marker, after all other files."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(STATE_NAME)]
     names = [str(path.relative_to(folder)) for path in paths]
     state = {

@@ -24,7 +24,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 _DISK_FULL_MESSAGE = re.compile(r"os error (28|27|122)\b|No space left|PytorchStreamWriter|inline_container")
-"""Error messages of safetensors 0.x and torch 2.x, which do not raise OSError when the disk is full."""
+"""Error messages of safetensors 0.x and torch 2.x, which do not raise OSError."""
 
 
 def check_disk_space(trainer: Any, limit: int | None) -> None:
@@ -72,7 +72,7 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
 
 
 def max_checkpoints(trainer: Any, limit: int | None) -> int:
-    """Return the maximum number of checkpoints on disk at once, including one that is about to be removed."""
+    """Return the maximum number of checkpoints on disk, including one that is about to be removed."""
     args, steps = trainer.args, last_step(trainer)
     if args.save_strategy == SaveStrategy.NO:
         return 0

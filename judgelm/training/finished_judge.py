@@ -20,7 +20,6 @@ from judgelm.training.rows.dataset import ROWS_FOLDER, file_sha
 from judgelm.training.validation import step_of_weights
 
 _RECORDED = ("swap_prob", "reference_drop_prob", "reason_prob", "loss_on", "score_weight", "loss_average")
-"""Arguments that are recorded in the card under their own names."""
 
 
 def save_judge(
@@ -31,7 +30,7 @@ def save_judge(
     facts: Mapping[str, Any] | None = None,
     tuned_from: Card | None = None,
 ) -> None:
-    """Write the judge to output_dir. Call this on every process, because sharded weights must be gathered.
+    """Write the judge to output_dir. Call this on every process.
 
     `tuned_from` is the card of the judge that training started from, if any.
     """
@@ -70,7 +69,6 @@ def save_judge(
 
 
 def _name_gguf_base(folder: Path, record: GgufRecord) -> GgufBase:
-    """Record the GGUF file as the adapter's base, instead of a local path."""
     path = folder / "adapter_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": record.file}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -164,7 +164,6 @@ class _RewardedVerdicts(GRPOTrainer):
         return [self._truncator.encode(prompt, chat=self._chat) for prompt in prompts], None, {}
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Return no metrics, because `JudgeMixin` adds them."""
         return EvalLoopOutput(predictions=np.empty(0), label_ids=None, metrics={}, num_samples=1)
 
 
@@ -180,7 +179,7 @@ def prompts_of_a_generation(args: Any) -> int:
 def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
     """Return one prompt per row, with both orders of a pair next to each other. `best` is the better answer's position.
 
-    `step` is the number of prompts per generation batch. An incomplete last batch is dropped.
+    `step` is the number of prompts per generation batch.
     """
     pairs = rows.dataset
     if not (count := len(pairs) * 2 // step * step):
@@ -276,7 +275,7 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
     )
 
     def __post_init__(self) -> None:
-        """Choose the generator. TRL requires an eval batch size that fits, although it has no effect here."""
+        """Choose the generator, and set an eval batch size that TRL accepts."""
         self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:
@@ -290,7 +289,7 @@ def installed_vllm() -> str | None:
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Return why TRL does not support this vLLM version, or None if it does. TRL itself only warns."""
+    """Return why TRL does not support this vLLM version, or None if it does."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None

@@ -24,7 +24,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 SAME_REQUEST_S = 2.0
-"""Signals within this time count as one, because a process may receive a signal twice, once from its launcher."""
+"""Signals within this time count as one, because launchers forward signals."""
 
 
 class PreemptionCallback(TrainerCallback):

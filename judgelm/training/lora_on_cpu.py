@@ -15,8 +15,7 @@ from transformers import Trainer
 from judgelm.engines.dtype import available_bytes
 from judgelm.engines.transformers.layers import is_packable
 
-_COPIES_SHARE = 0.25
-"""Maximum share of free memory to use for packed weights."""
+_COPIES_SHARE = 0.25  # of free memory
 
 
 def speed_up_lora(trainer: Trainer) -> int:

@@ -46,7 +46,6 @@ class ModelSizes:
         total: all parameters, counting shared parameters once.
         linear: parameters of linear layers, excluding the output head.
         largest_module: parameters of the largest module that ZeRO-3 gathers.
-        block: parameters of one transformer block.
         query: number of heads x head width; `key_value` is the same for keys and values.
         adapter_inputs: input features of all adapted layers in one block.
     """
@@ -71,8 +70,6 @@ class TrainingSetup:
 
     Attributes:
         prompts: sequences per row.
-        weight_bytes: bytes per parameter as loaded.
-        compute_bytes: bytes per activation.
         state_numbers: optimizer states per parameter (2 for Adam).
         state_bytes: bytes per optimizer state (None: same as the parameters).
     """

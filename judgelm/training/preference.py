@@ -90,7 +90,6 @@ class _PairTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Return the mean loss over the pairs, or the sum divided by the number of pairs in the step."""
         outputs = model(**self._objective.model_inputs(inputs, self.model.dtype), use_cache=False)
         losses, metrics = self._objective.losses(outputs.logits, inputs)
         if num_items_in_batch is None:
@@ -134,7 +133,6 @@ _WEIGHTS = {
     "yes-no": ("word_weight", "pointwise_weight"),
     "grade": ("word_weight",),
 }
-"""Names of the loss weights for each reading."""
 
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:

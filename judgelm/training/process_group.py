@@ -19,7 +19,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from judgelm.errors import ConfigError, JudgelmError, RunError
 
 LOCK_TIMEOUT_S = 300.0
-"""Time after which a lock is stale if no local process holds it and its folder has not changed."""
+"""Time without changes after which a lock that no local process holds is stale."""
 _POLL_S = 1.0
 
 

@@ -37,7 +37,6 @@ _WITHOUT_EFFECT = (
     "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
     "attn_implementation", "trust_remote_code",
 )  # fmt: skip
-"""Arguments that do not affect the result or are recorded separately."""
 
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
@@ -165,9 +164,9 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
 
 
 def _clear(folder: Path, base: str) -> None:
-    """Remove the checkpoints, card, and weights of the judge that is overwritten.
+    """Remove the files of the overwritten judge.
 
-    If a folder contains both an adapter and a full model, transformers 5.x loads the adapter, but vLLM the full model.
+    Given both an adapter and a full model, transformers 5.x loads the adapter, but vLLM the full model.
     """
     of_base = (Path(base).resolve(), *Path(base).resolve().parents)
     if any(path.resolve() in of_base for path in checkpoints_in(folder)):

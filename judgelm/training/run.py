@@ -45,7 +45,7 @@ class TrainingRun:
         check_adapter(self.judge, self.base)
 
     def build_rows(self, builder: type[RowBuilder], *, extra_files: Sequence[str] = (), **options: Any) -> EpochRows:
-        """Build the rows. `options` are passed to the builder."""
+        """Build the rows."""
         judge, args, base = self.judge, self.args, self.base
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)

@@ -25,7 +25,6 @@ from judgelm.records import Sample
 from judgelm.training.word_loss import concatenated, left_padded
 
 TreeTensors = dict[str, Tensor]
-"""Described in `ScoreLineTrees.tree`."""
 
 
 _TREES = 64
@@ -35,7 +34,7 @@ _MIN_SHARE = 1e-6
 
 
 class ScoreLineTrees:
-    """Builds token trees of a template's score lines, as tensors. Scores are integers on `scale`."""
+    """Builds token trees of a template's score lines, as tensors."""
 
     def __init__(self, tokenizer: Any, template: str, scale: tuple[float, float]) -> None:
         self.lines = score_lines(scale, 1)
@@ -202,10 +201,10 @@ class ScoreLineObjective:
 def pair_losses(
     logits: Tensor, tree: dict[str, Tensor], preference: Tensor, consistency_weight: float, score_line_weight: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss of each pair, with shape (pairs,), and detached metrics by name.
+    """Return the loss of each pair, shape (pairs,), and detached metrics by name.
 
     `logits` has shape (orders x pairs, 1 + nodes, vocabulary): all pairs in the given order, then all swapped pairs.
-    `preference` is P(first answer is better), with shape (pairs,).
+    `preference` is P(first answer is better), shape (pairs,).
     """
     paths = path_logprobs(logits, tree)
     first, second, assigned = preference_logprobs(line_logprobs(paths, tree), tree)

@@ -75,7 +75,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
     def _token_weights(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return weights aligned with the shifted labels, with shape (rows, tokens - 1). By row, each row sums to 1."""
+        """Return the weights of the shifted labels, shape (rows, tokens - 1)."""
         weights = (batch["labels"][:, 1:] != IGNORED).float()
         if _SCORE_LINE in batch:
             weights = weights * torch.where(batch[_SCORE_LINE][:, 1:], *self._weights)
@@ -92,7 +92,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
 
 
 class ScoreLineCollator:
-    """Adds a mask of the score lines to TRL's batches. The mask, `score_line`, has the shape of the labels."""
+    """Adds `score_line`, a mask of the score lines, to TRL's batches."""
 
     def __init__(self, collator: Callable[[list[dict[str, Any]]], dict[str, Any]], tokenizer: Any) -> None:
         self._collator = collator

@@ -1,7 +1,4 @@
-"""Code shared by all trainers: a single pass over the rows, a NaN guard, and the dtype of saved weights.
-
-Rows differ between epochs, so the trainer makes a single pass over the rows of all epochs.
-"""
+"""Code shared by all trainers: a single pass over the rows, a NaN guard, and the dtype of saved weights."""
 
 import json
 import math
@@ -25,7 +22,7 @@ from judgelm.training.validation import ValidationJudge
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
-    """Make the trainer pass once over the rows of all epochs."""
+    """Make the trainer pass once over the rows of all epochs, which differ."""
     args.train_sampling_strategy = "sequential"
     args.num_train_epochs = schedule.epochs / epochs
     steps = -(-rows_per_epoch // schedule.batch)
@@ -42,7 +39,7 @@ class JudgeMixin(Trainer):
     """Mixin for training on judge rows: judges at evaluations, stops on NaN, and saves a judge.
 
     All processes check the loss of a step before its last backward pass, and the trained weights before saving, because
-    transformers 5.x would overwrite good checkpoints. `patience` is the number of evaluations without improvement.
+    transformers 5.x would overwrite good checkpoints.
     """
 
     model: Any

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from judgelm.metrics.resampling import Estimate
 
 METRIC_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
-"""Names of the metrics with confidence intervals, as used in logs and cards."""
 
 
 PromptKind = Literal["without_reference", "with_reference"]
@@ -41,7 +40,7 @@ PromptKind = Literal["without_reference", "with_reference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPairs:
-    """Samples to judge, one per pair and prompt kind. `pairs` were sampled out of `available`."""
+    """Samples to judge, one per pair and prompt kind."""
 
     samples: tuple[Sample, ...]
     labels: Mapping[str, Label]
@@ -155,7 +154,7 @@ def _label(pair: LabelledPair, kind: PromptKind) -> Label | None:
 
 
 NEVER = 10**9
-"""An evaluation interval in steps that no run reaches, so only the final evaluation runs."""
+"""Evaluation interval that no run reaches, so only the final evaluation runs."""
 
 
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")

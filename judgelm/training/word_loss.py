@@ -124,13 +124,11 @@ def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
 def word_losses(
     logits: Tensor, words: WordTokens, preference: Tensor, right: Tensor, weights: WordWeights
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss of each of n pairs, with shape (n,), and detached metrics by name.
+    """Return the loss of each of n pairs, shape (n,), and detached metrics by name.
 
-    `logits` are for the first reply token, with shape (prompts, vocabulary): all first orders or answers, then all
-    second
-    ones. `preference` is P(first answer is better), with shape (n,). `right` is P(answer is right), with shape (2, n)
-    and
-    NaN for unknown.
+    `logits` are for the first reply token, shape (prompts, vocabulary): all first orders or answers, then all second
+    ones.
+    `preference` is P(first answer is better), shape (n,). `right` is P(answer is right), shape (2, n), NaN if unknown.
     """
     logits = logits.float()
     spelled = torch.stack([logits[:, list(ids)].logsumexp(-1) for ids in words.ids], 1)

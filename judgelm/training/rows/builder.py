@@ -19,7 +19,6 @@ IGNORED = -100
 
 
 Kind = Literal["single", "pair", "multi"]
-"""Kind of a row by its number of answers: one, two, or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +71,9 @@ class RowCounts:
 
 
 _CONTEXT = 32
-"""Number of characters before a target that can affect its first token."""
 
 
 _VARIANTS = 8
-"""Maximum number of prompts per sample: both orders, with and without the reference."""
 
 
 def _kind_of(sample: Sample) -> Kind:
@@ -175,10 +172,7 @@ class RowBuilder:
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
     ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
-        """Tokenise the truncated prompt and each target (up to half the window).
-
-        Only complete reasons get an EOS token.
-        """
+        """Tokenise the truncated prompt and each target (up to half the window)."""
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
         tokenized_texts = [self._after_context(prompt, line + reason) for line, reason in texts]
@@ -208,7 +202,6 @@ class RowBuilder:
         return None, self._truncator.ids(text)
 
     def _after_prompt(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
-        """Return a target's tokens after the full prompt, tokenised separately if a token would cross the boundary."""
         whole = self._truncator.encode(tokenized.text + text, chat=prompt.chat)
         before = len(tokenized.ids)
         return whole[before:] if whole[:before] == tokenized.ids else self._truncator.ids(text)

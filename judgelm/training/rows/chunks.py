@@ -25,7 +25,6 @@ from judgelm.errors import RunError
 from judgelm.training.rows.builder import RowBuilder, RowCounts
 
 CHUNK = 256
-"""Number of items per chunk."""
 
 
 _FEW_CHUNKS = 8
@@ -116,20 +115,17 @@ def _batch(row_class: type, rows: Sequence[Any]) -> pa.RecordBatch:
 
 
 _worker: tuple[RowBuilder, Sequence[int]] | None = None
-"""State of a worker after it has started."""
 
 
 def _start(job: RowJob) -> None:
-    """Prepare a worker. It ignores Ctrl-C, because its parent stops it."""
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the tokenizer's threads would compete with the workers for cores
     _worker = job.builder(job.tokenizer, job.options), job.epochs
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent is killed, instead of waiting forever."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -142,7 +138,7 @@ def _build(items: Sequence[Any]) -> Chunk:
 
 
 def _can_unpickle(tokenizer: Any) -> bool:
-    """Return whether another process can load the tokenizer class. Remote code cannot be imported there."""
+    """Remote code cannot be imported in another process."""
     return not type(tokenizer).__module__.startswith("transformers_modules")
 
 

@@ -29,15 +29,12 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 _COUNTS = TypeAdapter(RowCounts)
 ROWS_FOLDER = "rows"
-"""Subfolder of output_dir for the rows. It is removed when the judge is saved."""
+"""Subfolder of output_dir for the rows, removed when the judge is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Number and order of passes over the rows. `steps` takes precedence over `epochs`.
-
-    `batch` is the number of rows per optimizer step.
-    """
+    """Number and order of passes over the rows. `steps` takes precedence over `epochs`."""
 
     epochs: float
     steps: int | None
@@ -90,8 +87,6 @@ class EpochRows:
 
     Attributes:
         name: hash of the options and files.
-        counts: statistics of the first epoch.
-        epochs: number of complete epochs in the dataset.
         per_epoch: number of rows in the first epoch.
     """
 
@@ -165,7 +160,6 @@ def build_epochs(
 
 
 def _write(job: RowJob, paths: Sequence[str], schedule: Schedule, file: Path, facts: Path, workers: int | None) -> None:
-    """Write the rows of all epochs. If their number depends on the first epoch, the input is read again."""
     partial = file.with_suffix(".partial")
     counts: list[RowCounts] = []
     batches: list[tuple[int, int]] = []

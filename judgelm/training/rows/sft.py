@@ -87,10 +87,6 @@ class SFTRowBuilder(RowBuilder):
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
     def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
-        """Return the score line and the reason.
-
-        For judges that reason first, return an empty line and the reason with its verdict.
-        """
         drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         if self._template.reasons_first:
@@ -99,10 +95,7 @@ class SFTRowBuilder(RowBuilder):
         return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """Return the pair, randomly swapped.
-
-        The name of the draw differs from the data builder's, which would undo its swaps.
-        """
+        """Swap the pair randomly. The data builder draws by another name, so its swaps are not undone."""
         labels = [label for label in (item.plain, item.referenced) if label is not None]
         labelled = any(label.scores is not None or label.preference is not None for label in labels)
         drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
