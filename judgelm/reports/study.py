@@ -38,8 +38,8 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -> list[Path]:
     """Write a study to a folder and return the paths of its files. Unrelated files are kept.
 
-    Files are moved from a temporary folder, `study.json` last, so a folder with `study.json` is complete.
-    `overwrite` replaces the whole study.
+    Files are moved from a temporary folder, `study.json` last, so a folder with `study.json` is complete. `overwrite`
+    replaces the whole study.
 
     Raises:
         RunError: the folder is not writable, or it contains a study or one of the files and `overwrite` is False.
@@ -174,8 +174,7 @@ def table_csv(table: Table, texts: CellTexts | None = None) -> str:
     """Return a table as CSV. `texts` counts formulas.
 
     A column of estimates becomes five: its key, and the key with `_low`, `_high`, `_n`, and `_level`. Shares are
-    between 0
-    and 1, and undefined cells are empty.
+    between 0 and 1, and undefined cells are empty.
     """
     estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
     out = io.StringIO()

@@ -150,7 +150,7 @@ def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
 def _unique(
     judgments: Iterable[PublishedJudgment], rejects: list[Reject], source: Source
 ) -> Iterator[PublishedJudgment]:
-    """Repeated content IDs get a suffix such as `-2`, as in rows."""
+    """Repeated content IDs get a suffix such as `-2`, as when rows are imported."""
     seen: dict[str, str] = {}
     copies: Counter[str] = Counter()
     for each in judgments:

@@ -27,8 +27,7 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
     """Return how to read a file of judged rows or labels, and a note about names taken from the runs.
 
     The user's names take precedence. Recorded columns are used if the file has them, and a recorded sheet if the file
-    has
-    the same name as the judged file. `other` is a second file to which the user's names may also apply.
+    has the same name as the judged file. `other` is a second file to which the user's names may also apply.
     """
     prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
     sheet = _sheet_of(path, given, prints, strict=other is None)

@@ -46,8 +46,7 @@ class JudgeArguments:
         "Stop training after this many evaluations without an improvement in metric_for_best_model.", default=None
     )
     adapter: str | None = argument(
-        "LoRA judge to continue training. Requires its base model and use_peft: true. The rank and layers stay the "
-        "same.",
+        "LoRA judge to fine-tune further. Requires its base model and use_peft: true. Keeps its rank and layers.",
         default=None,
     )
     template: str = argument("Prompt template. Its ID is saved in the judge's card.", default="judgelm-v1")
@@ -124,7 +123,7 @@ def base_name(base: Any) -> str:
     return str(base.model_name_or_path)
 
 
-_OWN_TOKENIZER = "the base model's tokenizer is used as it is; edit the tokenizer files instead"
+_OWN_TOKENIZER = "the base model's tokenizer is used unchanged; edit the tokenizer files instead"
 PLAIN_LOSS = {"loss_on": "completion", "score_weight": 1.0, "loss_average": "token"}
 
 UNSUPPORTED_ARGUMENTS = {
@@ -226,7 +225,7 @@ def _check_loss(judge: JudgeArguments, args: Any) -> None:
     ):
         value = getattr(judge, name)
         if value not in (1, "token") and not fits:
-            raise ConfigError(f"{name} is {value}, which requires {needed}; change this, or remove {name}")
+            raise ConfigError(f"{name} is {value}, which requires {needed}; otherwise, remove {name}")
 
 
 def row_options(judge: JudgeArguments, args: Any) -> RowOptions:

@@ -27,7 +27,7 @@ _BUILT_FOR_LATER = (4, 2)
 
 
 class Attention(NamedTuple):
-    """The chosen implementation (None: the default of transformers) and a note for the user."""
+    """The chosen implementation (None: transformers' default) and a note for the user."""
 
     implementation: str | None
     note: str

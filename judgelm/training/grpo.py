@@ -205,7 +205,7 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
     reasoned_template(judge.template)
     if args.use_vllm and (fault := vllm_fault(installed_vllm())) is not None:
         raise ConfigError(f"use_vllm is set, but {fault}")
-    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 1.0, "global_batch": None}, "GRPO does not support other values")
+    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 1.0, "global_batch": None}, "GRPO does not support this")
     for name, reason in (
         ("reward_weights", "the reward is set by form_weight and length_weight"),
         ("vllm_structured_outputs_regex", "form_weight already penalises malformed replies"),

@@ -16,8 +16,7 @@ class LiveModel:
     """Gives a model in training the interface that the transformers engine requires.
 
     If the weights are sharded (`in_step`), each forward pass needs all processes, so finished processes run idle passes
-    until
-    all are done.
+    until all are done.
     """
 
     def __init__(self, model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> None:

@@ -148,7 +148,7 @@ def check_preference_arguments(judge: PreferenceArguments) -> None:
         )
     if template.reading not in _WEIGHTS:
         raise ConfigError(f"template {template.id} asks for reasons first; use train/grpo.py or a different template")
-    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 0.0}, "preferences do not train replies")
+    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 0.0}, "preference training does not train on replies")
     for name in sorted({name for names in _WEIGHTS.values() for name in names}):
         check_not_negative(judge, name)
         if name not in _WEIGHTS[template.reading] and getattr(judge, name) != getattr(PreferenceArguments, name):

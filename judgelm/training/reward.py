@@ -39,7 +39,7 @@ class RewardArguments(JudgeArguments):
 def check_reward_arguments(judge: RewardArguments) -> None:
     """Raise ConfigError for a negative margin and for options of judges that write text."""
     fixed = {"template": "reward", "reason_prob": 0.0, "reference_drop_prob": 1.0} | PLAIN_LOSS
-    check_fixed(judge, fixed, "reward models do not support other values")
+    check_fixed(judge, fixed, "reward models do not support this")
     check_not_negative(judge, "margin_weight")
 
 

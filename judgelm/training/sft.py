@@ -33,8 +33,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
     """An `SFTTrainer` for judge rows.
 
     With `loss_average: token`, the loss is sum(weight * nll) / sum(weight) over a step; `row` averages over each row
-    first.
-    The weight is `score_weight` for tokens of the score line, and 1 for all others.
+    first. The weight is `score_weight` for tokens of the score line, and 1 for all others.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ class FastTokenizer:
 
 
 class RowBuilder:
-    """Builds a row per epoch from items that stay the same."""
+    """Builds one row per item and epoch."""
 
     row: ClassVar[type]
     options_type: ClassVar[type[RowOptions]] = RowOptions
