@@ -148,7 +148,7 @@ def failure_examples(
 def reply_words(shown: Shown) -> dict[str, str | None]:
     """Describe a raw reply. `reason` is None if there is no reason or if it is part of the reply."""
     order = ", then ".join(f"answer {index + 1}" for index in shown.order)
-    repaired = f"parsed after a constrained retry; the first reply: {_failure_text(shown.repaired)}"
+    repaired = f"parsed after a constrained retry; first reply: {_failure_text(shown.repaired)}"
     return {
         "order": f"{order} ({shown.part})" if shown.part else order,
         "text": clipped(shown.text),

@@ -133,7 +133,7 @@ def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
     assert "<h3>Reason</h3>" in text
     assert "the reason is incomplete, truncated: no end within 9 tokens" in text
     assert "no reason, engine: gone" in text
-    assert "after a constrained retry; the first reply: unparseable" in text
+    assert "after a constrained retry; first reply: unparseable" in text
 
 
 def test_probabilities_are_scored_where_there_are_some(run):
