@@ -52,9 +52,9 @@ def render_report(
 
     Args:
         evaluation: results for these judgments and labels.
-        judgments: judgments, keyed by sample id.
+        judgments: keyed by sample id.
         samples: if not set, the list shows only replies and labels.
-        labels: labels, keyed by sample id.
+        labels: keyed by sample id.
         manifest: the run's `OUT.run.json`; any key may be missing.
         title: plain text.
         control: agreement controlled for style.

@@ -10,7 +10,7 @@ from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
 from judgelm.studies.sentences import by_sign, few_pairs_sentence, format_percents
 
 FEW_PAIRS = 100
-"""If there are fewer pairs, the headline warns that the intervals are wide (about ±10 points)."""
+"""With fewer pairs, the headline warns that intervals are wide (about ±10 points)."""
 
 WINNER_NAMES: dict[Winner, str] = {1: "first better", "tie": "tie", 2: "second better"}
 

@@ -50,7 +50,7 @@ class BatchJob:
         inputs: files, folders, or patterns, or two AlpacaEval output files. Use `-` for standard input.
         out: file for the judgments. Use `-` for standard output, without a manifest or resuming.
         parts: maps an input sample to the samples to judge.
-        fingerprint: entries to add to those for model, mode, and input.
+        fingerprint: additional entries besides model, mode, and input.
     """
 
     inputs: tuple[str, ...]
@@ -70,7 +70,7 @@ class BatchHooks:
     """Callbacks of a run.
 
     Attributes:
-        on_resume: receives the number of finished samples and the size in bytes of a removed incomplete line.
+        on_resume: receives the number of finished samples and the number of bytes removed from an incomplete line.
         stop: called before each sample. If it returns True, the run ends after the samples in flight.
     """
 

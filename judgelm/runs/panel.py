@@ -86,7 +86,7 @@ class Panel:
 
     @cached_property
     def comparable(self) -> bool:
-        """Whether all judges have the same mode and scale."""
+        """True if all judges have the same mode and scale."""
         modes = [manifest["fingerprint"].get("mode", {}) for manifest in self.manifests.values()]
         return len({(mode.get("name"), str(mode.get("scale"))) for mode in modes}) == 1
 

@@ -34,7 +34,7 @@ def children(out: str) -> list[int]:
 
 
 def end_orphans(out: str, grace_s: float = 5.0) -> list[int]:
-    """Stop processes left by earlier runs of `out` with SIGTERM, or SIGKILL after `grace_s`. Return their IDs."""
+    """Stop processes left by earlier runs of `out` with SIGTERM, then SIGKILL after `grace_s`. Return their IDs."""
     run = _run_id(out)
     orphans = [process for process, mark in _marked() if _is_orphan(process.pid, mark, run)]
     _end(orphans, grace_s)

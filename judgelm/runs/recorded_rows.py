@@ -14,7 +14,6 @@ from judgelm.errors import InputError, RunError
 from judgelm.runs.run_files import read_manifest
 
 _LOOKED_AT = 100
-"""Number of rows from which field names are collected, because a JSON row may lack some fields."""
 
 
 def row_names(reading: Reading) -> dict[str, Any]:

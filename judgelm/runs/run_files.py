@@ -39,7 +39,7 @@ _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
 
 
 def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: list[str]) -> dict[str, Any]:
-    """Return the fingerprint of a judging run; `described` is from `Engine.describe()`."""
+    """Return the fingerprint of a judging run; `described` is the output of `Engine.describe()`."""
     return {
         "model": content_of_model(described["model"]),
         "engine": {key: described[key] for key in _ENGINE_KEYS if key in described},
@@ -174,7 +174,7 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
 
 
 def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) -> None:
-    """Raise InputError if two judgments with the same ID were made on different texts."""
+    """Raise InputError if two judgments with the same ID are of different texts."""
     if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
         raise InputError(f"{path}: id {shown_id(before.sample_id)} has judgments of different texts; use a new file")
 

@@ -223,11 +223,7 @@ class PanelJudgeStats:
 
 @dataclass(slots=True, kw_only=True)
 class PanelStats:
-    """Statistics of a panel.
-
-    Attributes:
-        unanimous: samples on which all judges agree with the panel.
-    """
+    """Statistics of a panel."""
 
     judges: dict[str, PanelJudgeStats]
     unanimous: int = 0

@@ -86,7 +86,7 @@ def estimate(
 def spent_usd(out: Path, prices: Prices) -> float:
     """Return an upper bound on the cost of a run's earlier sessions, including replies that were billed but lost.
 
-    If a session was killed, up to half a minute of lost replies and any requests in flight are missing.
+    If a session was killed, up to half a minute of lost replies and any requests in flight are not included.
     """
     manifest = read_manifest(out)
     if manifest is None or not out.is_file():

@@ -106,7 +106,7 @@ def accumulation_steps(global_batch: int | None, *, per_device: int, accumulatio
 
 
 def processes(args: Any) -> int:
-    """Return the number of devices. With DataParallel, one process uses several."""
+    """Return the number of devices. With DataParallel, a process uses several devices."""
     return int(args.world_size) * max(1, int(args.n_gpu))
 
 

@@ -104,7 +104,7 @@ def read_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """Return why a checkpoint is incomplete, according to the file sizes, or an empty string."""
+    """Return the reason a checkpoint is incomplete, according to the file sizes, or an empty string."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"

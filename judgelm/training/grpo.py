@@ -48,7 +48,7 @@ class Attempt(NamedTuple):
 
 
 def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Unparsed:
-    """Return the position of the better answer in the prompt, or why the reply is malformed.
+    """Return the position of the better answer in the prompt, or the reason the reply is malformed.
 
     Thinking counts as reasoning.
     """
@@ -67,7 +67,7 @@ def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Un
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Return 0 for a wrong attempt, otherwise the share of right attempts in the other order (None without any)."""
+    """Return 0 for wrong attempts, otherwise the share of right attempts in the other order (None if it has none)."""
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
@@ -78,7 +78,7 @@ def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
 
 
 def length_penalty(tokens: int, *, soft: int, limit: int) -> float:
-    """Return 0 up to `soft` tokens, then fall linearly to -1 at `limit`. `soft` must be less than `limit`."""
+    """Return 0 up to `soft` tokens, falling linearly to -1 at `limit`. `soft` must be less than `limit`."""
     return -min(1.0, max(0, tokens - soft) / (limit - soft))
 
 
@@ -213,7 +213,7 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
         if getattr(args, name) is not None:
             raise ConfigError(f"{name} is set, but {reason}; remove {name}")
     if args.num_iterations != 1:
-        raise ConfigError(f"num_iterations is {args.num_iterations}, but only 1 is supported; remove it")
+        raise ConfigError(f"num_iterations is {args.num_iterations}, but only 1 is supported; remove num_iterations")
     if args.train_sampling_strategy != "random":
         raise ConfigError(
             "train_sampling_strategy is set, but pairs are always shuffled; remove train_sampling_strategy"
@@ -289,7 +289,7 @@ def installed_vllm() -> str | None:
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Return why TRL does not support this vLLM version, or None if it does."""
+    """Return the reason TRL does not support this vLLM version, or None if it does."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None

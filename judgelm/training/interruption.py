@@ -24,7 +24,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 SAME_REQUEST_S = 2.0
-"""Signals within this time count as one, because launchers forward signals."""
+"""Signals within this time count as one, because launchers forward signals that processes also receive."""
 
 
 class PreemptionCallback(TrainerCallback):

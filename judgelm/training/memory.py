@@ -110,7 +110,9 @@ def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any
     values |= changes
     for recipe, names in _OTHER_RECIPES.items():
         if only := next((name for name in names if name in values), None):
-            raise ConfigError(f"{path}: {only} is an argument of {recipe}, whose memory cannot be estimated; use train/sft.py")
+            raise ConfigError(
+                f"{path}: {only} is an argument of {recipe}, whose memory cannot be estimated; use train/sft.py"
+            )
     if values.get("attn_implementation") == "eager":
         raise ConfigError(f"{path}: cannot estimate memory for attn_implementation eager; use sdpa, or remove it")
     dtype = str(values.get("dtype") or "auto") if "dtype" in values else "float32"

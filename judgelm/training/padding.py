@@ -29,7 +29,7 @@ def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
 
 
 def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Return why the model cannot be trained with judgelm's packed attention, or an empty string."""
+    """Return the reason the model cannot be trained with judgelm's packed attention, or an empty string."""
     config, attention = model.config, model.config._attn_implementation
     text, kind = config.get_text_config(), config.model_type
     dropout = [name for name, rate in text.to_dict().items() if "att" in name and "drop" in name and rate]

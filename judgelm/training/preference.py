@@ -1,4 +1,4 @@
-"""Train P(first better) directly, for `train/preference.py`."""
+"""Train judges on P(first better) directly, for `train/preference.py`."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ class PreferenceArguments(JudgeArguments):
         "score-line, or the verdict-word readings letters, yes-no, and grade. Default: the template's reading.",
         default=None,
     )
-    reason_prob: float = argument("Always 0, because preferences do not train reasons.", default=0.0)
+    reason_prob: float = argument("Always 0, because training on preferences does not use reasons.", default=0.0)
     both_orders: bool = argument(
         "Show each pair in both orders. If false, each pair is shown once, swapped with probability swap_prob, and "
         "the loss has no consistency term.",

@@ -1,4 +1,4 @@
-"""Connections between processes, decisions made for all of them, and stale locks from extension builds.
+"""Connect processes, make decisions for all of them, and remove stale locks from extension builds.
 
 If the build of a torch extension is killed, its `lock` file remains, and other processes wait for it forever (torch
 2.x, `torch/utils/file_baton.py`).
@@ -19,7 +19,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from judgelm.errors import ConfigError, JudgelmError, RunError
 
 LOCK_TIMEOUT_S = 300.0
-"""Time without changes after which a lock that no local process holds is stale."""
+"""A lock is stale if no local process holds it and its folder has not changed for this long."""
 _POLL_S = 1.0
 
 

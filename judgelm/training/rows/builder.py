@@ -51,7 +51,7 @@ class RowCounts:
     scores: set[float] = field(default_factory=set)
 
     def add(self, other: "RowCounts") -> None:
-        """Add other statistics to these."""
+        """Add the statistics from `other`."""
         for name in (each.name for each in fields(self)):
             mine, more = getattr(self, name), getattr(other, name)
             setattr(self, name, mine | more if isinstance(mine, set) else mine + more)
@@ -125,7 +125,7 @@ class RowBuilder:
         """Yield items, each for at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Return a row, or count why the item was left out. Epochs are counted from 0."""
+        """Return a row, or count the reason the item was left out. Epochs are counted from 0."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1

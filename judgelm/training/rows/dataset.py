@@ -65,7 +65,7 @@ def schedule_of(args: Any) -> Schedule:
 
 
 def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: Schedule) -> NDArray[np.int64]:
-    """Return row indices in training order. `sizes` are the rows per epoch; epochs are not mixed."""
+    """Return row indices in training order. `sizes` is the number of rows per epoch. Epochs are not mixed."""
     order = []
     begin = 0
     for epoch, size in enumerate(sizes):
