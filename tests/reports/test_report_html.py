@@ -79,7 +79,7 @@ def test_without_failures_a_figure_stands_once(run, without_failures):
 
 def test_cap_is_stated_in_the_report(many_failures):
     html = many_failures.html()
-    assert "2 of 502 failures are not listed: the limit is 500 per kind." in html
+    assert "2 of 502 failures are not listed, because the limit is 500 per kind." in html
     assert html.count('<details class="pair"') == 500
 
 
