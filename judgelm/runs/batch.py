@@ -182,8 +182,7 @@ def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> Sa
 def check_joins(job: BatchJob) -> list[str]:
     """Check that the references and the judge's answers match the input's IDs.
 
-    Returns a note for each file that lacks some IDs. Raises InputError if a file has none of them. Pipes are not
-    checked.
+    Returns a note for each file that lacks some IDs. Raises InputError if a file lacks all IDs. Pipes are not checked.
     """
     if any(map(is_stream, job.inputs)) or not (job.references or job.self_answers):
         return []

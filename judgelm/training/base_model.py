@@ -17,7 +17,7 @@ from judgelm.training.attention import Attention, requested_attention
 
 
 def load_tokenizer(model: ModelConfig, *, trust_remote_code: bool) -> Any:
-    """Load the tokenizer, and add a padding token if it has none."""
+    """Load the tokenizer, and add a padding token if needed."""
     source = base_name(model)
     try:
         options = {"revision": model.model_revision, "trust_remote_code": trust_remote_code}

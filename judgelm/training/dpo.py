@@ -82,7 +82,7 @@ def dpo_facts(run: TrainingRun) -> dict[str, Any]:
 
 
 def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
-    """Return the card of the judge to fine-tune, if it has one."""
+    """Return the card of the judge to fine-tune, or None if it is missing."""
     name = base_name(base)
     if (Path(name) / "adapter_config.json").exists():
         raise ConfigError(

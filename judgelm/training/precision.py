@@ -34,7 +34,7 @@ _TRAINED_BYTES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """Whether to multiply in bfloat16 (`bf16`), and the dtype of the base weights (`dtype`)."""
+    """Precision settings: `bf16` for matrix products and `dtype` for the base weights."""
 
     bf16: bool
     dtype: str | None

@@ -129,7 +129,7 @@ def test_the_number_of_processes_decides_only_where_the_optimizer_is_sharded(
 
 def test_shards_of_other_processes_are_refused_with_the_reason(tmp_path):
     checkpoint(tmp_path, 3, settings=SETTINGS | {"sharding": "zero3", "processes": 8})
-    with pytest.raises(RunError, match=r"processes was 8, is 4 \(each process saved its shard"):
+    with pytest.raises(RunError, match=r"processes was 8, is 4 \(each process saved its own shard"):
         choose_start(tmp_path, SETTINGS | {"sharding": "zero3", "processes": 4})
 
 
