@@ -1,10 +1,11 @@
-"""Tune a judge with DPO to prefer the correct judgment over its wrong one.
+"""Tune a judge with DPO to prefer correct judgments over its own wrong judgments.
 
     judgelm-batch train.jsonl -o mistakes.jsonl --model runs/judge --both-orders
     accelerate launch --config_file configs/accelerate/cpu.yaml train/dpo.py --config configs/train/demo_dpo.yaml
 
-The judge comes from `train/sft.py`. See `judgelm.training.rows.dpo` for rows with both judgments. The arguments are
-`judgelm.training.dpo.DPOArguments` and TRL's `DPOConfig` and `ModelConfig`; see also `train/sft.py`.
+Start from a judge trained with `train/sft.py`. You can also use rows that contain both judgments (see
+`judgelm.training.rows.dpo`). The arguments are `judgelm.training.dpo.DPOArguments` and TRL's `DPOConfig` and
+`ModelConfig`; see also `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -22,7 +23,7 @@ from judgelm.training.run import TrainingRun
 
 
 def build_trainer(run: TrainingRun) -> PreferenceTrainer:
-    """Build rows, models and trainer."""
+    """Build the rows, models, and trainer."""
     judge, dpo, base = run.judge, run.args, run.base
     run.tuned_from = find_tuned_card(base, judge)
     check_dpo_arguments(judge, dpo)
@@ -33,7 +34,7 @@ def build_trainer(run: TrainingRun) -> PreferenceTrainer:
     run.build_rows(PreferenceRowBuilder, extra_files=judge.judgments, **own)
     run.find_start()
 
-    # the judge, and a frozen copy as the reference for log-probabilities
+    # the judge, and a frozen copy of it as the reference for log-probabilities
     model, peft_config = run.load_model()
     reference = load_reference_model(base, dpo, run.attention)
 

@@ -6,8 +6,8 @@ r"""Fine-tune a judge on preferences.
     accelerate launch --config_file configs/accelerate/gpu.yaml train/preference.py \
         --config configs/train/preference_reading.yaml
 
-See `judgelm.training.score_line_loss` and `judgelm.training.word_loss` for the losses. Rows are labelled pairs with
-`preference`, P(first answer is better), scores, or a winner. The arguments are
+The losses are described in `judgelm.training.score_line_loss` and `judgelm.training.word_loss`. Rows are labelled pairs
+with a `preference`, P(first answer is better), scores, or a winner. The arguments are
 `judgelm.training.preference.PreferenceArguments` and TRL's `SFTConfig` and `ModelConfig`. Everything else works as in
 `train/sft.py`.
 """
@@ -26,7 +26,7 @@ from judgelm.training.sft import JudgeSFTConfig
 
 
 def build_trainer(run: TrainingRun) -> DistributionTrainer:
-    """Build rows, model and trainer."""
+    """Build the rows, model, and trainer."""
     check_preference_arguments(run.judge)
     run.check()
 

@@ -21,15 +21,15 @@ from judgelm.training.run import TrainingRun
 
 
 def build_trainer(run: TrainingRun) -> BradleyTerryTrainer:
-    """Build rows, model and trainer."""
+    """Build the rows, model, and trainer."""
     check_reward_arguments(run.judge)
     run.check()
 
-    # chats with the better and the worse answer, and pairs to judge at every evaluation
+    # chats with the better and worse answers, and pairs to judge at every evaluation
     run.build_rows(RewardRowBuilder, margin_weight=run.judge.margin_weight)
     run.find_start()
 
-    # base with a single-output head, and trainer
+    # base model with a single-output head, and trainer
     model, peft_config = load_reward_model(run)
     return BradleyTerryTrainer(model=model, peft_config=peft_config, **run.trainer_options())
 

@@ -333,7 +333,7 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
         ("input cells coerced to text", stats.coerced),
         ("unparseable replies in judgments that have a verdict", stats.parts_failed),
         ("samples with a truncated answer", stats.cut),
-        ("samples with sanitized confusables", stats.sanitized),
+        ("samples with sanitized confusables", stats.neutralised),
     ):
         if count:
             yield name, str(count)
@@ -427,7 +427,7 @@ def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
     if counts.passed_on_failed:
         yield (
             "passed on after the small judge failed; then judged",
-            f"{counts.passed_on_failed:,}; {counts.recovered:,}",
+            f"{counts.passed_on_failed:,}; {counts.mended:,}",
         )
     yield "verdicts that the large judge changed", f"{counts.changed:,} of {counts.compared:,} with both verdicts"
     if counts.waiting:

@@ -1,1 +1,1 @@
-"""Present results as figures, sentences, and self-contained HTML, without computing anything."""
+"""Present results as figures, sentences, and self-contained HTML. No results are computed here."""

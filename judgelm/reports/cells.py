@@ -1,4 +1,4 @@
-"""Convert strings to table cells, replacing and counting characters that a format cannot hold."""
+"""Convert strings to table cells."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,13 +9,12 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 NOT_IN_PARQUET = re.compile("[\ud800-\udfff]")
 NOT_IN_CSV = re.compile("[\0\ud800-\udfff]")
 NOT_IN_XLSX = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML 1.0 cannot hold. Source: its production `Char`."""
+"""Characters that XML 1.0 does not support. Source: its production `Char`."""
 MAX_XLSX_CELL = 32_767
-"""Maximum UTF-16 units of a cell. Source: Microsoft, "Excel specifications and limits"."""
+"""Maximum number of UTF-16 code units in a cell. Source: Microsoft, "Excel specifications and limits"."""
 
 
 def _is_formula(text: str) -> bool:
-    """Return whether spreadsheets evaluate the string when opening a CSV file."""
     return text.startswith(_FORMULA_STARTS) and len(text) > 1 and _NUMBER.fullmatch(text) is None
 
 
@@ -28,9 +27,9 @@ class CellTexts:
     """Sanitises table cells and counts the changes.
 
     Attributes:
-        unwanted: unsupported characters; each becomes U+FFFD.
-        max_units: maximum UTF-16 units per cell.
-        formulas: number of cells that a spreadsheet may evaluate, escaped or not.
+        unwanted: unsupported characters, each of which is replaced by U+FFFD.
+        max_units: maximum number of UTF-16 code units per cell.
+        formulas: number of cells that a spreadsheet might evaluate, escaped or not.
     """
 
     unwanted: re.Pattern[str] = field(default=NOT_IN_CSV)
@@ -41,7 +40,7 @@ class CellTexts:
     formulas: int = 0
 
     def storable(self, value: object) -> object:
-        """Replace unwanted characters, including in lists and objects."""
+        """Replace unsupported characters, including those in lists and objects."""
         if isinstance(value, str) and not self.unwanted.search(value):
             return value
         clean = self._clean(value)
@@ -58,7 +57,7 @@ class CellTexts:
         return value
 
     def fitted(self, value: object) -> object:
-        """Apply `storable`, truncate, and escape formulas."""
+        """Apply `storable`, truncate the text, and escape formulas."""
         value = self.storable(value)
         if not isinstance(value, str):
             return value
@@ -71,22 +70,25 @@ class CellTexts:
         return value
 
     def notes(self) -> list[str]:
-        """Return sentences on replaced and truncated cells."""
+        """Return notes about replaced and truncated cells."""
         notes = []
         if self.replaced:
-            notes.append(f"{_cells(self.replaced)} characters that the format cannot hold; they are replaced by U+FFFD")
+            notes.append(
+                f"{_cells(self.replaced)} characters that the format does not support; they are replaced by U+FFFD"
+            )
         if self.cut:
-            notes.append(f"{_cells(self.cut)} more than {self.max_units:,} UTF-16 units and are truncated")
+            notes.append(f"{_cells(self.cut)} more than {self.max_units:,} UTF-16 code units and are truncated")
         return notes
 
     def formula_note(self, way_out: str) -> list[str]:
-        """Return a sentence on unescaped formulas, or an empty list."""
+        """Return a note about formulas that are not escaped, or an empty list."""
         if not self.formulas or self.escape_formulas:
             return []
         begin = "begins" if self.formulas == 1 else "begin"
         cells = "1 cell" if self.formulas == 1 else f"{self.formulas:,} cells"
         return [
-            f"{cells} {begin} with =, +, -, @, a tab or a newline, which spreadsheets evaluate as a formula; {way_out}"
+            f"{cells} {begin} with =, +, -, @, a tab, or a newline, so spreadsheets would evaluate it as a formula; "
+            f"{way_out}"
         ]
 
 

@@ -1,7 +1,7 @@
-"""Render a run as one self-contained HTML file.
+"""Render a run as a single self-contained HTML file.
 
-Questions, answers, and replies are untrusted, so Jinja escapes them, and a content security policy allows only the
-file's own script, by its hash.
+Questions, answers, and replies are untrusted. Jinja escapes them, and a content security policy allows only the file's
+own script, identified by its hash.
 """
 
 import base64
@@ -30,8 +30,8 @@ _NAMES = ("judge", "id", "name", "gguf", "engine", "path")
 _SPEEDS = (
     ("Speed", (("samples_per_s", "samples/s"),)),
     ("Tokens", (("tokens_per_s", "tokens/s"), ("prompt_tokens_per_s", "prompt tokens/s"))),
-    ("Time to judge", (("seconds", "s"), ("judge_s", "s"))),
-    ("Time to load the model", (("load_s", "s"),)),
+    ("Judging time", (("seconds", "s"), ("judge_s", "s"))),
+    ("Model load time", (("load_s", "s"),)),
 )
 
 
@@ -48,18 +48,18 @@ def render_report(
     comparison: StudyResult | None = None,
     judges: Mapping[str, object] | None = None,
 ) -> str:
-    """Render an evaluation as one self-contained, deterministic HTML document.
+    """Render an evaluation as a single self-contained, deterministic HTML document.
 
     Args:
         evaluation: results for these judgments and labels.
-        judgments: judgments by sample id.
-        samples: if missing, the list shows only replies and labels.
-        labels: labels by sample id.
-        manifest: the run's `OUT.run.json`; any key can be missing.
+        judgments: keyed by sample id.
+        samples: if not set, the list shows only replies and labels.
+        labels: keyed by sample id.
+        manifest: the run's `OUT.run.json`; any key may be missing.
         title: plain text.
         control: agreement controlled for style.
-        claim: win rate of two models, or the reason why there is none.
-        comparison: `compare_judges` of this run and another judge's run.
+        claim: win rate between two models, or the reason why it is missing.
+        comparison: result of `compare_judges` for this run and another judge's run.
         judges: first table of `comparison`, from `page_table`.
     """
     listed = pairs.list_pairs(evaluation, judgments, samples or {}, labels)
@@ -75,7 +75,7 @@ def render_report(
         throughput=throughput(manifest),
         sessions=sessions(manifest),
         label_names=plots.LABEL_NAMES,
-        # the SVG contains no user text
+        # the SVG does not contain user text
         score_figure=None if evaluation.scores is None else Markup(plots.score_figure(evaluation.scores)),
         groups=[
             {"name": name, "rows": rows[:MAX_GROUPS], "left_out": max(0, len(rows) - MAX_GROUPS)}
@@ -94,16 +94,16 @@ def render_report(
 
 
 def render_page(name: str, *, script: str = "", styles: Sequence[str] = ("report.css",), **content: object) -> str:
-    """Render a template of this package as a self-contained page.
+    """Render a template from this package as a self-contained page.
 
-    `script` is the file name of the only script allowed to run. The content is autoescaped.
+    `script` is the file name of the only script allowed to run.
     """
     code = _own_text(script) if script else Markup("")
     digest = base64.b64encode(hashlib.sha256(code.encode("utf-8")).digest()).decode("ascii")
     policy = f"{_POLICY}; script-src 'sha256-{digest}'" if script else _POLICY
     style = Markup("").join(map(_own_text, styles))
     page = _environment().get_template(name).render(policy=policy, style=style, script=code, **content)
-    return page.encode("utf-8", errors="replace").decode("utf-8")  # files cannot hold lone surrogates
+    return page.encode("utf-8", errors="replace").decode("utf-8")  # files cannot contain lone surrogates
 
 
 def _environment() -> Environment:
@@ -139,7 +139,7 @@ def _own_text(name: str) -> Markup:
 
 
 def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the recorded model, mode, template, and engine."""
+    """Return the model, mode, template, and engine, if they are recorded."""
     # sessions contain engine statistics
     lasting = {key: value for key, value in manifest.items() if key != "sessions"}
     names = ((key, _name(look_up(lasting, key))) for key in _FACTS)
@@ -147,7 +147,7 @@ def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def throughput(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return the last session's speed, or `not recorded`."""
+    """Return the speed of the last session, or `not recorded`."""
     rows = []
     for name, keys in _SPEEDS:
         values = [wording.number_text(look_up(manifest, key), unit) for key, unit in keys]
@@ -156,13 +156,13 @@ def throughput(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def sessions(manifest: Mapping[str, object]) -> int:
-    """Return the number of sessions, or 0 if not recorded."""
+    """Return the number of sessions, or 0 if it is not recorded."""
     recorded = manifest.get("sessions")
     return len(recorded) if isinstance(recorded, Sequence) and not isinstance(recorded, str) else 0
 
 
 def look_up(part: object, key: str) -> object:
-    """Return a key's value from nested objects and the last session; None if missing."""
+    """Return the value of a key from nested objects and the last session, or None if it is missing."""
     if isinstance(part, Mapping):
         if key in part:
             return part[key]
@@ -190,9 +190,9 @@ def render_verdicts(
     title: str,
     summary: Sequence[str],
 ) -> str:
-    """Render verdicts as one self-contained, deterministic HTML document.
+    """Render verdicts as a single self-contained, deterministic HTML document.
 
-    Samples, labels, and manifest keys can be missing; `summary` holds sentences on the run.
+    Samples, labels, and keys of the manifest may be missing. `summary` is a list of sentences about the run.
     """
     return render_page(
         "verdicts.html.j2",

@@ -1,4 +1,4 @@
-"""Disagreements, order flips, and failures for the report's list of pairs."""
+"""Disagreements, order flips, and failures for the list of pairs in a report."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ KINDS = ("disagreement", "order flip", "failure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedPair:
-    """A listed pair; the template escapes its untrusted strings."""
+    """A pair in the list. Its strings are untrusted, and the template escapes them."""
 
     kinds: tuple[str, ...]
     judged: str
@@ -32,7 +32,7 @@ class ListedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairList:
-    """Listed pairs, and numbers of all and omitted pairs by kind."""
+    """Listed pairs, and the total and omitted number of pairs by kind."""
 
     pairs: tuple[ListedPair, ...]
     totals: Mapping[str, int]
@@ -46,7 +46,7 @@ def list_pairs(
     labels: Mapping[str, Label],
     cap: int = MAX_LISTED,
 ) -> PairList:
-    """List at most `cap` pairs per kind, most confident disagreements first."""
+    """List at most `cap` pairs per kind, starting with the most confident disagreements."""
     wrong = [pair.sample_id for pair in evaluation.disagreements]
     members: dict[str, Sequence[str]] = {
         "disagreement": sorted(wrong, key=lambda key: -_sureness(judgments[key])),
@@ -77,7 +77,6 @@ def list_pairs(
 
 
 def _sureness(judgment: Judgment) -> float:
-    """Return the distance of P(first better) from 0.5, or of the scores from each other."""
     if judgment.probability is not None:
         return abs(judgment.probability - 0.5)
     scores = judgment.scores
@@ -128,7 +127,7 @@ def score_text(scores: Sequence[float] | None) -> str:
 
 
 def clipped(text: str, cap: int = MAX_TEXT) -> str:
-    """Truncate after `cap` characters and append the number omitted."""
+    """Truncate text after `cap` characters, and append the number of characters that are not shown."""
     left = len(text) - cap
     return text if left <= 0 else f"{text[:cap]}\n[… {left:,} more characters are not shown]"
 
@@ -136,7 +135,7 @@ def clipped(text: str, cap: int = MAX_TEXT) -> str:
 def failure_examples(
     evaluation: Evaluation, judgments: Mapping[str, Judgment], each: int = 3
 ) -> dict[str, list[tuple[str, str]]]:
-    """Return up to `each` ids and replies by failure code."""
+    """Return up to `each` ids and replies per failure code."""
     examples: dict[str, list[tuple[str, str]]] = {code: [] for code in evaluation.failure_codes}
     for key in (*evaluation.failed, *evaluation.half_failed):
         judgment = judgments[key]
@@ -147,9 +146,9 @@ def failure_examples(
 
 
 def reply_words(shown: Shown) -> dict[str, str | None]:
-    """Describe a raw reply; `reason` is None if it is missing or part of the reply."""
+    """Describe a raw reply. `reason` is None if there is no reason or if it is part of the reply."""
     order = ", then ".join(f"answer {index + 1}" for index in shown.order)
-    repaired = f"parsed after a constrained retry; before, {_failure_text(shown.repaired)}"
+    repaired = f"parsed after a constrained retry; first reply: {_failure_text(shown.repaired)}"
     return {
         "order": f"{order} ({shown.part})" if shown.part else order,
         "text": clipped(shown.text),

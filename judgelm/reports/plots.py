@@ -1,7 +1,7 @@
 """Draw figures as deterministic SVG and PNG, without scripts or external references.
 
-The colours are Okabe and Ito's, which suit any colour vision. Names in data are untrusted, so they are shortened,
-stripped of control characters, and not parsed as mathematics.
+The colours are from Okabe and Ito's palette, which is safe for colour-blind readers. Names from the data are untrusted,
+so they are shortened, stripped of control characters, and not parsed as mathematics.
 """
 
 import io
@@ -28,7 +28,7 @@ from judgelm.studies.sentences import format_bounds
 
 BLUE, ORANGE, GREEN, INK, GRID = "#0072B2", "#E69F00", "#009E73", "#1d2430", "#dfe3e8"
 LABEL_NAMES = ("first better", "tie", "second better")
-STYLE: dict[Any, Any] = {  # matplotlib types the keys as about 300 literals
+STYLE: dict[Any, Any] = {  # matplotlib types the keys as a Literal of about 300 names
     "svg.fonttype": "none",
     "svg.hashsalt": "judgelm",
     "font.family": "sans-serif",
@@ -48,14 +48,14 @@ _NO_METADATA: _Look = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def score_figure(scores: ScoreHistogram) -> str:
-    """Draw a histogram of scores by answer position."""
+    """Draw a histogram of the scores by position of the answer."""
     first, second = f"shown first (mean {scores.mean_first:.2f})", f"shown second (mean {scores.mean_second:.2f})"
     with mpl.rc_context(STYLE):
         figure = Canvas(figsize=(4.6, 2.9), layout="constrained")
         axes = figure.add_subplot()
         _score_bars(axes, np.array(scores.edges), {first: scores.first, second: scores.second})
         rest = f"\n{scores.not_finite} replies with a non-finite score are excluded" if scores.not_finite else ""
-        axes.set(xlabel=f"Score (points on the judge's scale){rest}", ylabel="Answers scored (count)")
+        axes.set(xlabel=f"Score (points on the judge's scale){rest}", ylabel="Number of answers")
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
         return svg(figure, "Histogram of the judge's scores by position of the answer")
 
@@ -71,7 +71,7 @@ def _score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, Arr
 
 
 def svg(figure: Canvas, description: str) -> str:
-    """Return the <svg> element for HTML; `description` must be trusted."""
+    """Return an <svg> element for HTML. `description` is not escaped, so it must be trusted."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata=_NO_METADATA)
     return inline_svg(out.getvalue(), description)
@@ -81,13 +81,13 @@ _REMOVED: Sequence[str] = (
     r"<metadata>.*?</metadata>",
     r"<style[^>]*>.*?</style>",  # would apply to the whole page
     r"<!--.*?-->",
-    r"font-family:[^;\"]*;?\s?",  # the page's own font
+    r"font-family:[^;\"]*;?\s?",  # use the font of the page
     r'\sxmlns(?::\w+)?="[^"]*"',  # implied in HTML
 )
 
 
 def inline_svg(document: str, description: str) -> str:
-    """Strip an SVG document to an HTML element, without prologue, metadata, or unused ids."""
+    """Convert an SVG document to an HTML element without prologue, metadata, or unused ids."""
     element = document[document.index("<svg") :]
     for pattern in _REMOVED:
         element = re.sub(pattern, "", element, flags=re.DOTALL)
@@ -99,11 +99,11 @@ def inline_svg(document: str, description: str) -> str:
 
 VERMILION, PURPLE, SKY = "#D55E00", "#CC79A7", "#56B4E9"
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, INK)
-"""Okabe and Ito's colours except yellow, which is faint on white; markers and dashes extend the palette."""
+"""Okabe and Ito's colours without yellow, which is hard to see on white."""
 
 DOTS_PER_INCH = 150
 MAX_DRAWN_ROWS = 80
-"""Maximum rows of a forest plot or heat map; the figure reports how many it omits."""
+"""Maximum number of rows in a forest plot or heat map."""
 
 _MAX_LABELS = 60
 _MAX_NAME = 38
@@ -117,7 +117,7 @@ _DIVERGING = LinearSegmentedColormap.from_list("orange-white-blue", [VERMILION, 
 
 
 class Drawn(NamedTuple):
-    """A figure as SVG document, HTML element, and PNG; `wide` figures span the page."""
+    """A figure as an SVG document, an HTML element, and a PNG. `wide` figures span the page."""
 
     svg: str
     inline: str
@@ -264,7 +264,6 @@ def _legend(canvas: Canvas, axes: Axes) -> None:
 
 
 def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return heights (NaN if undefined) and whisker lengths (None without intervals)."""
     points = [value.value if isinstance(value, Estimate) else value for value in values]
     heights = np.array([np.nan if point is None else point for point in points], dtype=np.float64)
     bounds = [(bounded.low, bounded.high) if isinstance(bounded, Estimate) else (np.nan, np.nan) for bounded in values]
@@ -272,7 +271,7 @@ def _with_errors(values: Sequence[Value]) -> tuple[NDArray[np.float64], NDArray[
         return heights, None
     low, high = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     lengths = np.stack([heights - low, high - heights])
-    return heights, np.clip(np.where(np.isinf(lengths), 0, lengths), 0, None)  # only forest plots draw infinite bounds
+    return heights, np.clip(np.where(np.isinf(lengths), 0, lengths), 0, None)  # only forest plots show infinite bounds
 
 
 def _named(name: str, values: Sequence[Value]) -> str:
@@ -297,7 +296,7 @@ def _wrapped(label: str, axes: Axes) -> str:
 
 def _drawn(names: Sequence[str]) -> tuple[list[str], str]:
     left_out = len(names) - MAX_DRAWN_ROWS
-    remark = f"\n(first {MAX_DRAWN_ROWS} of {len(names):,}; study.json contains all)" if left_out > 0 else ""
+    remark = f"\n(first {MAX_DRAWN_ROWS} of {len(names):,}; study.json contains all of them)" if left_out > 0 else ""
     return [_short(name) for name in names[:MAX_DRAWN_ROWS]], remark
 
 
@@ -314,5 +313,5 @@ def _short(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return one line without control characters and lone surrogates, which SVG cannot hold."""
+    """Return a single line without control characters and lone surrogates, which SVG does not support."""
     return "".join(letter if letter.isprintable() else " " for letter in " ".join(text.split()))

@@ -1,9 +1,9 @@
-"""Write a study's result to a folder.
+"""Write a study's results to a folder.
 
 FOLDER/study.json          all numbers (`StudyResult.to_json`), written last
 FOLDER/report.html         self-contained page
 FOLDER/tables/NAME.csv     one per table
-FOLDER/figures/NAME.svg    one per figure, with NAME.png at 150 dots per inch
+FOLDER/figures/NAME.svg    one per figure, with NAME.png at 150 dpi
 """
 
 import csv
@@ -36,14 +36,14 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -> list[Path]:
-    """Write a study to a folder and return the files; unrelated files are kept.
+    """Write a study to a folder and return the paths of its files. Unrelated files are kept.
 
-    Files are moved from a draft folder, `study.json` last, so a folder with `study.json` is complete.
-    `overwrite` replaces the folder's whole study.
+    Files are moved from a temporary folder, `study.json` last, so a folder with `study.json` is complete. `overwrite`
+    replaces the whole study.
 
     Raises:
-        RunError: the folder is not writable, or it has a study or one of the files and `overwrite` is False.
-        ValueError: a table or figure name cannot name a file.
+        RunError: the folder is not writable, or it contains a study or one of the files and `overwrite` is False.
+        ValueError: the name of a table or figure is not valid as a file name.
     """
     files = study_files(result)
     try:
@@ -65,10 +65,12 @@ def write_study(result: StudyResult, folder: Path, *, overwrite: bool = False) -
 
 
 def study_files(result: StudyResult) -> dict[str, bytes]:
-    """Return a study's files by path, with the page and `study.json` first."""
+    """Return the contents of a study's files by path, with the page and `study.json` first."""
     for name in (part.name for part in (*result.tables, *result.figures)):
         if not _NAME.fullmatch(name):
-            raise ValueError(f"study {result.study}: {name!r} cannot name a file; use lower case, digits and hyphens")
+            raise ValueError(
+                f"study {result.study}: {name!r} is not a valid file name; use lower-case letters, digits, and hyphens"
+            )
     drawn = [(figure, draw(figure)) for figure in result.figures]
     text = json.dumps(result.to_json(), indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     files = {PAGE_FILE: _bytes(_page(result, drawn)), STUDY_FILE: _bytes(text)}
@@ -94,7 +96,7 @@ def _page(result: StudyResult, drawn: list[tuple[Figure, Drawn]]) -> str:
 
 
 def _page_figure(figure: Figure, pictures: Drawn) -> dict[str, Any]:
-    """Leave the SVG unescaped, because matplotlib escapes its strings."""
+    """Leave the SVG unescaped, because matplotlib already escapes strings."""
     return {
         "name": figure.name,
         "title": figure.title,
@@ -110,7 +112,7 @@ def _table_path(name: str) -> str:
 
 def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder}: it is a file; pass a folder with -o")
+        raise RunError(f"{folder} is a file; pass a folder with -o")
     taken = next((name for name in names if (folder / name).exists()), None)
     if (folder / STUDY_FILE).exists():
         taken = "a study"
@@ -119,7 +121,7 @@ def _check_free(folder: Path, names: list[str], overwrite: bool) -> None:
 
 
 def _remove_study(folder: Path) -> None:
-    """Remove `study.json` first, so the folder is not a study if removal is interrupted."""
+    """Remove `study.json` first, so that an interrupted removal does not leave an incomplete study."""
     mark = folder / STUDY_FILE
     try:
         study = parse_json(mark.read_text(encoding="utf-8"))
@@ -142,18 +144,18 @@ def _is_name(name: object) -> bool:
 
 
 def _bytes(text: str) -> bytes:
-    r"""Encode as UTF-8, with lone surrogates as `\udXXX`, as in JSON."""
+    r"""Encode as UTF-8, writing lone surrogates as `\udXXX`, as in JSON."""
     return text.encode("utf-8", errors="backslashreplace")
 
 
 def _plain(value: Any) -> Any:
     if hasattr(value, "item"):
         return value.item()
-    raise TypeError(f"a study's result has a value of type {type(value).__name__}, which is not JSON")
+    raise TypeError(f"a study's result contains a value of type {type(value).__name__}, which is not JSON-serializable")
 
 
 MAX_PAGE_ROWS = 2000
-"""Maximum rows per table on the page; the CSV file contains all rows."""
+"""Maximum number of rows per table on the page. The CSV file contains all rows."""
 
 UNDEFINED = "–"
 _SMALL = 0.0005
@@ -169,10 +171,10 @@ class _ShownCell:
 
 
 def table_csv(table: Table, texts: CellTexts | None = None) -> str:
-    """Return a table as CSV; `texts` counts formulas.
+    """Return a table as CSV. `texts` counts formulas.
 
-    A column with estimates becomes five: its key, and the key with `_low`, `_high`, `_n`, and `_level`. Shares are in
-    [0, 1]; undefined cells are empty.
+    A column of estimates becomes five: its key, and the key with `_low`, `_high`, `_n`, and `_level`. Shares are
+    between 0 and 1, and undefined cells are empty.
     """
     estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
     out = io.StringIO()
@@ -189,7 +191,7 @@ def table_csv(table: Table, texts: CellTexts | None = None) -> str:
 
 
 def table_notes(result: StudyResult) -> list[str]:
-    """Return sentences on CSV cells that were changed or look like formulas."""
+    """Return notes about CSV cells that were changed or look like formulas."""
     texts = CellTexts()
     for table in result.tables:
         table_csv(table, texts)
@@ -197,7 +199,7 @@ def table_notes(result: StudyResult) -> list[str]:
 
 
 def page_table(table: Table, path: str) -> dict[str, Any]:
-    """Convert a table for the page template; `path` is its CSV file relative to the page."""
+    """Convert a table for the page template."""
     kinds = [column.kind for column in table.columns]
     rows = [[shown(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in table.rows[:MAX_PAGE_ROWS]]
     return {
@@ -215,7 +217,7 @@ def page_table(table: Table, path: str) -> dict[str, Any]:
 
 
 def shown(cell: Cell, kind: Kind) -> _ShownCell:
-    """Format a cell by its column's kind."""
+    """Format a cell according to the kind of its column."""
     is_number = kind != "text"
     if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
         return _ShownCell(text=UNDEFINED, is_number=is_number)
@@ -238,7 +240,7 @@ def _written(value: float, kind: Kind) -> str:
         case "share":
             return wording.percent(value)
         case "number":
-            return f"{value:.1e}" if 0 < abs(value) < _SMALL else f"{value:,.3f}"  # 0.000 would read as zero
+            return f"{value:.1e}" if 0 < abs(value) < _SMALL else f"{value:,.3f}"  # 0.000 would look like zero
         case "count":
             return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
         case "text":

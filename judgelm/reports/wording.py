@@ -1,4 +1,4 @@
-"""Describe an evaluation in sentences, with n, interval, and baseline for each number."""
+"""Describe an evaluation in sentences, giving n, an interval, and a baseline for each figure."""
 
 from collections.abc import Iterator
 
@@ -10,34 +10,34 @@ from judgelm.studies.pair_metrics import PairMetrics, PositionEstimates
 from judgelm.studies.sentences import by_sign, few_pairs_sentence, format_percents
 
 FEW_PAIRS = 100
-"""With fewer pairs, the headline warns about wide intervals (about ±10 points)."""
+"""With fewer pairs, the headline warns that intervals are wide (about ±10 points)."""
 
 WINNER_NAMES: dict[Winner, str] = {1: "first better", "tie": "tie", 2: "second better"}
 
 FAILURE_NAMES: dict[str, str] = {
-    "truncated": "the reply ended before its scores were complete",
+    "truncated": "the reply ended before the scores were complete",
     "off_grammar": "the reply does not have the expected form",
     "out_of_range": "a score is outside the judge's scale",
     "too_long": "the prompt did not fit the judge's context window",
-    "equal_after_cut": "the answers are equal up to where the context window cuts them",
-    "undecided": "the panel's judges are split, or too few of them gave a verdict",
+    "equal_after_cut": "the answers are identical after truncation to the context window",
+    "undecided": "the panel's judges are split, or too few judges gave a verdict",
     "engine": "the engine failed, not the judge",
-    "reversed_order": "only the judgment of the reversed order failed",
+    "reversed_order": "only the judgment in the reversed order failed",
 }
 
 
 def percent(share: float) -> str:
-    """Format 0.7107 as `71.1 %` with a no-break space."""
+    """Format 0.7107 as `71.1 %`, with a non-breaking space."""
     return f"{100 * share:.1f}\u00a0%"
 
 
 def points(difference: float) -> str:
-    """Format a difference of shares, such as 0.238 as `+23.8 points`."""
+    """Format a difference between shares, such as 0.238, as `+23.8 points`."""
     return f"{100 * difference:+.1f}\u00a0points"
 
 
 def number_text(value: object, unit: str = "") -> str:
-    """Format a manifest figure to three digits, or as `not recorded`."""
+    """Format a figure from a manifest to three digits, or return `not recorded`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "not recorded"
     digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
@@ -45,12 +45,12 @@ def number_text(value: object, unit: str = "") -> str:
 
 
 def headline(evaluation: Evaluation) -> list[str]:
-    """Summarise a run, most important sentence first."""
+    """Summarise a run, starting with the most important sentence."""
     shown = evaluation.headline
     if shown is None or evaluation.counts.judged == 0:
         return [
-            f"Agreement cannot be measured: all {evaluation.counts.joined:,} judgments failed.",
-            "Counting them as ties would only measure how many labels are ties.",
+            f"Agreement cannot be measured, because all {evaluation.counts.joined:,} judgments failed.",
+            "Counting them as ties would only measure how many of the labels are ties.",
             *evaluation.notes,
         ]
     sentences = [
@@ -80,7 +80,7 @@ def _position_sentence(position: PositionEstimates) -> str:
 
 
 def human_sentence(humans: HumanAgreement) -> str:
-    """Compare agreement among annotators with the judge's, on the same pairs."""
+    """Compare how often annotators agree with each other and with the judge, on the same pairs."""
     verdict = by_sign(
         humans.difference,
         "the judge agrees with annotators more often than they agree with each other",
@@ -89,8 +89,8 @@ def human_sentence(humans: HumanAgreement) -> str:
     )
     return (
         f"Over {humans.human_human.n:,} pairs, two annotators agree {percent(humans.human_human.value)} of the time "
-        f"({format_percents(humans.human_human)}), and the judge and an annotator {percent(humans.judge_human.value)} "
-        f"({format_percents(humans.judge_human)}): {verdict}."
+        f"({format_percents(humans.human_human)}), and the judge agrees with an annotator "
+        f"{percent(humans.judge_human.value)} of the time ({format_percents(humans.judge_human)}): {verdict}."
     )
 
 
@@ -142,7 +142,7 @@ def _failure_sentence(evaluation: Evaluation) -> str:
     share = f"{counts.failed:,} of {counts.joined:,} judgments failed ({percent(counts.failed / counts.joined)})"
     if evaluation.failures == "as_tie":
         without = evaluation.excluded
-        other = "" if without is None else f"; without them agreement is {percent(without.accuracy.value)}"
-        return f"{share}. Failures count as ties here{other}.{half}"
+        other = "" if without is None else f"; excluding them, agreement is {percent(without.accuracy.value)}"
+        return f"{share}. Failures are counted as ties here{other}.{half}"
     as_tie = percent(evaluation.as_tie.accuracy.value)
-    return f"{share}. Failures are excluded here; counted as ties, they would give an agreement of {as_tie}.{half}"
+    return f"{share}. Failures are excluded here; if they were counted as ties, agreement would be {as_tie}.{half}"

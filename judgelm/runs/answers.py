@@ -1,4 +1,4 @@
-"""Generate models' answers to questions, one resumable run file per model."""
+"""Generate models' answers to questions, with one resumable run file per model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -34,9 +34,9 @@ def collect(
     overwrite: bool = False,
     on_answer: Callable[[AnswerStats], None] = lambda stats: None,
 ) -> AnswerStats:
-    """Generate one model's answers.
+    """Generate the answers of one model.
 
-    Each finished answer is written to disk immediately, and a rerun resumes. A complete run does not load the model.
+    Each finished answer is written to disk immediately, and a rerun resumes.
     """
     draws = [AnswerTask(question, decoding) for question in questions for decoding in generator.decodings]
     request = _asked(generator)
@@ -74,7 +74,6 @@ def collect(
 
 
 def _with_weights(options: EngineOptions) -> EngineOptions:
-    """Replace a judge's name with its base and adapter. Check that any other model exists."""
     if (named := named_judge(options.model)) is None:
         check_place(options.model)
         return options
@@ -84,7 +83,6 @@ def _with_weights(options: EngineOptions) -> EngineOptions:
 
 
 def _asked(generator: AnswerGenerator) -> dict[str, Any]:
-    """Return the run's fingerprint without decoding settings, which a later session may add."""
     options = asdict(generator.options)
     names = ("model", "adapter", "revision", "dtype", "quantization", "max_model_len")
     model_options = {name: options[name] for name in names}
@@ -100,7 +98,7 @@ def _finished_stats(out: Path, draws: Sequence[AnswerTask], request: object, ret
     manifest = read_manifest(out)
     if manifest is None or manifest["fingerprint"].get("asked") != request:
         return None
-    Appender(out).close()  # removes the incomplete line of a killed run; raises if another run is writing
+    Appender(out).close()  # removes a killed run's incomplete last line; raises if another run is writing
     finished = FinishedIds(out, retry)
     if any(draw.id not in finished for draw in draws):
         return None
@@ -122,11 +120,11 @@ def _takes_chat(generator: AnswerGenerator, engine: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfAnswers:
-    """The judge's own answers, by sample ID.
+    """The judge's own answers, keyed by sample ID.
 
     Attributes:
         solves: answers as `{"text": ..., "answer": ...}`.
-        questions: hashes of the answered questions, if the run file has hashes.
+        questions: hashes of the answered questions, if the run file contains hashes.
     """
 
     solves: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -137,9 +135,9 @@ _ANSWER_FIELDS = frozenset({"id", "question_id", "decoding_method", "text"})
 
 
 def read_self_answers(path: str) -> SelfAnswers:
-    """Read the judge's own answers from a run file or the output of `judgelm data answers`.
+    """Load the judge's own answers from a run file or from the output of `judgelm data answers`.
 
-    The latter are grouped by question and ordered by seed, without failures.
+    Answers from `judgelm data answers` are grouped by question and sorted by seed, without failures.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     questions: dict[str, str] = {}
@@ -161,20 +159,22 @@ def read_self_answers(path: str) -> SelfAnswers:
         if solves
     }
     if not answers:
-        raise InputError(f"{path}: no self-answers (solves); use a run of a mode that asks for them, or answers")
+        raise InputError(
+            f"{path}: no self-answers (solves) found; use a run of a mode that asks for them, or a file of answers"
+        )
     return SelfAnswers(solves=answers, questions=questions)
 
 
 def with_self_answers(sample: Sample, own: SelfAnswers) -> Sample:
-    """Return the sample with the judge's own answers, so that modes do not ask for them.
+    """Return the sample with the judge's own answers added.
 
-    They are looked up by sample ID, then by question ID (`metadata["source_id"]`).
+    The answers are looked up by sample ID, then by question ID (`metadata["source_id"]`).
     """
     key = next((key for key in (sample.id, sample.metadata.get("source_id")) if key in own.solves), None)
     if key is None:
         return sample
     if own.questions.get(str(key)) not in (None, text_hashes(sample).question):
-        raise InputError(f"id {shown_id(key)}: these answers are for a different question; use a run on this input")
+        raise InputError(f"id {shown_id(key)}: these answers are for a different question; use a run on the same input")
     return replace(sample, metadata={**sample.metadata, "solves": own.solves[str(key)]})
 
 
@@ -193,5 +193,5 @@ def _checked(row: Row) -> Row:
         raise row.error("this answer has no text; use a file from judgelm data answers")
     solves = row.data.get("solves", [])
     if "id" not in row.data or not isinstance(solves, list) or not all(map(_has_text, solves)):
-        raise row.error("expected id, and solves with text; use a run file")
+        raise row.error("expected an id, and solves with a text each; use a run file")
     return row

@@ -1,4 +1,4 @@
-"""Batch runs, which judge samples from files and write run files."""
+"""Run a judge on samples from files and write run files."""
 
 import sys
 import threading
@@ -47,10 +47,10 @@ class BatchJob:
     """Input and output of a batch run.
 
     Attributes:
-        inputs: files, folders, or patterns, or two AlpacaEval output files; `-` is standard input.
-        out: where to write the judgments. `-` is standard output, without a manifest or resuming.
+        inputs: files, folders, or patterns, or two AlpacaEval output files. Use `-` for standard input.
+        out: file for the judgments. Use `-` for standard output, without a manifest or resuming.
         parts: maps an input sample to the samples to judge.
-        fingerprint: entries in addition to model, mode, and input.
+        fingerprint: additional entries besides model, mode, and input.
     """
 
     inputs: tuple[str, ...]
@@ -70,7 +70,7 @@ class BatchHooks:
     """Callbacks of a run.
 
     Attributes:
-        on_resume: receives the number of finished samples and of bytes removed from an incomplete line.
+        on_resume: receives the number of finished samples and the number of bytes removed from an incomplete line.
         stop: called before each sample. If it returns True, the run ends after the samples in flight.
     """
 
@@ -85,9 +85,8 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
     """Judge a job's samples and write each finished judgment to disk immediately.
 
     Raises:
-        InputError: the input cannot be read. The samples before the error are judged.
-        RunError: the output cannot be written, or has judgments from another run or of different texts.
-        EngineError: the engine failed.
+        InputError: the input cannot be read. Samples before the error are judged.
+        RunError: the output cannot be written, or it contains judgments from another run or of different texts.
     """
     stats = RunStats(load_s=load_s)
     files_read = files_of_job(job)
@@ -96,7 +95,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
         _to_stdout(job, mode, engine, stats, hooks, sys.stdout.buffer)
         return stats
     described = engine.describe()
-    held: list[dict[str, object]] = []  # until the files are open
+    held: list[dict[str, object]] = []  # buffered until the files are open
     record: Callable[[dict[str, object]], None] = held.append
     stream = _open_stream(job, mode, stats, hooks, lambda row: record(row))
     with RunFiles(
@@ -143,7 +142,7 @@ def _judged(
 
 
 def run_engine(job: BatchJob, engine: str) -> str:
-    """Return the engine for a job; `auto` uses the engine of the resumed run."""
+    """Return the engine for a job. If it is `auto`, a resumed run keeps its engine."""
     if engine != "auto" or job.out == "-" or job.overwrite:
         return engine
     earlier = recorded(Path(job.out), "engine")
@@ -151,24 +150,24 @@ def run_engine(job: BatchJob, engine: str) -> str:
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """Return the numeric format for a job; `auto` uses the format of the resumed run."""
+    """Return the dtype for a job. If it is `auto`, a resumed run keeps its dtype."""
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
     return recorded(Path(job.out), "dtype") or dtype
 
 
 def pending_samples(job: BatchJob, stats: RunStats) -> Iterator[Sample]:
-    """Yield the samples that this job would judge, and count finished ones in `stats`."""
+    """Yield the samples that this job would judge, and count finished samples in `stats`."""
     finished = FinishedIds()
     out = Path(job.out)
     if out.is_file() and not job.overwrite:
-        Appender(out).close()  # removes the incomplete line of a killed run; raises if another run is writing
+        Appender(out).close()  # removes a killed run's incomplete last line; raises if another run is writing
         finished = FinishedIds(out, job.retry)
     return pending((part for sample in input_samples(job) for part in job.parts(sample)), finished.holds, stats)
 
 
 def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> SampleStream:
-    """Return a job's pairs, without rejected rows."""
+    """Return a job's samples, skipping rejected rows."""
     return SampleStream(
         job.inputs,
         on_reject=lambda reject: None,
@@ -181,9 +180,9 @@ def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> Sa
 
 
 def check_joins(job: BatchJob) -> list[str]:
-    """Check that the references and the judge's answers match the input's IDs, before a model is loaded.
+    """Check that the references and the judge's answers match the input's IDs.
 
-    Returns a note for each file that lacks some IDs, and raises InputError if a file has none. Pipes are not checked.
+    Returns a note for each file that lacks some IDs. Raises InputError if a file lacks all IDs. Pipes are not checked.
     """
     if any(map(is_stream, job.inputs)) or not (job.references or job.self_answers):
         return []
@@ -194,7 +193,7 @@ def check_joins(job: BatchJob) -> list[str]:
         answered += sample is not None and "solves" in sample.metadata
     counts = ((job.references, stream.references_used), (job.self_answers, answered))
     incomplete = [(path, count) for path, count in counts if path is not None and count < read]
-    return [f"{path} has {count:,} of the input's {read:,} ids" for path, count in incomplete]
+    return [f"{path} contains {count:,} of the input's {read:,} ids" for path, count in incomplete]
 
 
 def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> Iterator[Sample | None]:
@@ -210,7 +209,7 @@ def _with_self_answers(samples: Iterable[Sample | None], path: str | None) -> It
 
 
 def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
-    """Count the input's rows for the progress bar. Return None for streams and large files."""
+    """Count the input rows for the progress bar. Return None for streams and large files."""
     if any(map(is_stream, paths)):
         return None
     try:
@@ -219,7 +218,7 @@ def count_rows(paths: Sequence[str], *, sheet: str | None = None) -> int | None:
             return None
         return sum(_rows_of(file, sheet) for file in files)
     except InputError:
-        return None  # the run reports the error
+        return None  # the run itself reports the error
 
 
 def _rows_of(path: str, sheet: str | None) -> int:
@@ -270,7 +269,6 @@ def _pending(
 
 
 def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) -> Iterator[Sample | None]:
-    """Yield samples up to the first unreadable row, and keep its error until they are judged."""
     try:
         yield from samples
     except InputError as error:
@@ -278,9 +276,9 @@ def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) ->
 
 
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
-    """Read samples from a pipe in a thread, at most `hold` ahead.
+    """Read samples from a pipe in a background thread, at most `hold` ahead.
 
-    Yields None while no sample is available, and raises the source's errors.
+    Yields None while no sample is available.
     """
     queue: Queue[Sample | Exception | None] = Queue(maxsize=hold)
 
@@ -288,7 +286,7 @@ def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]
         try:
             for sample in samples:
                 queue.put(sample)
-        except Exception as error:  # raised in the consumer's thread
+        except Exception as error:  # raised again in the consumer's thread
             queue.put(error)
         else:
             queue.put(None)

@@ -1,10 +1,10 @@
-"""Cascades: a large judge decides the pairs that a small judge is unsure about.
+"""Cascades, in which a large judge decides the pairs that a small judge is unsure about.
 
     OUT.small.jsonl   the small judge's run on all samples, with probabilities
     OUT.large.jsonl   the large judge's run on the unsure pairs
-    OUT.jsonl         both runs joined; each judgment names the judge that decided
+    OUT.jsonl         both runs joined; each judgment records which judge decided
 
-The caller loads the judges. Each run can be resumed.
+Each run can be resumed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,16 +29,15 @@ from judgelm.runs.run_files import (
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import CascadeStats, RunStats
 
-_WAY_OUT = "a cascade needs them; use --engine transformers, vllm, or a server with logprobs, and pass --overwrite"
+_WAY_OUT = "a cascade requires them; use --engine transformers, vllm, or a server with logprobs, and pass --overwrite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cascade:
-    """Two judges for one job.
+    """A job with a small and a large judge.
 
     Attributes:
-        models: names of the small and the large judge.
-        band: range of the small judge's P(first better), with both ends included, in which the large judge decides.
+        band: inclusive range of the small judge's P(first better) in which the large judge decides.
     """
 
     job: BatchJob
@@ -50,10 +49,10 @@ class Cascade:
         if not 0 <= low <= 0.5 <= high <= 1:
             raise ConfigError(f"cascade band {low:g},{high:g}: expected LOW,HIGH with 0 <= LOW <= 0.5 <= HIGH <= 1")
         if self.job.out == "-":
-            raise ConfigError("a cascade cannot write to standard output; name a file with -o")
+            raise ConfigError("a cascade cannot write to standard output; set an output file with -o")
         files = files_of_job(self.job)
         if any(map(is_stream, files)):
-            raise ConfigError("input -: a cascade reads its input twice; save it as a file first")
+            raise ConfigError("input -: a cascade reads its input twice; save it to a file first")
         for out in (self.job.out, *self.paths):
             check_output_is_no_input(out, [*self.job.inputs, *files])
 
@@ -63,25 +62,25 @@ class Cascade:
         return cascade_paths(Path(self.job.out))
 
     def check_out(self) -> None:
-        """Check that OUT is new or the output of a cascade."""
+        """Raise RunError if the output file exists and is not from a cascade."""
         earlier = None if self.job.overwrite else read_manifest(Path(self.job.out))
         if earlier is not None and "cascade" not in earlier["fingerprint"]:
             raise RunError(f"{self.job.out}: not the output of a cascade; choose another -o, or pass --overwrite")
 
     @property
     def small_job(self) -> BatchJob:
-        """The small judge's run on all samples."""
+        """The job for the small judge, with all samples."""
         return replace(self.job, out=str(self.paths[0]))
 
     def unsure(self) -> set[str]:
         """Return the IDs of samples that the small judge is unsure about."""
         judged = [judgment for judgment in latest_judgments(self.paths[0]) if judgment.verdict is not None]
         if judged and not any(map(has_probabilities, judged)):
-            raise ConfigError(f"{self.paths[0]}: {self.models[0]} gave no probabilities, but {_WAY_OUT}")
+            raise ConfigError(f"{self.paths[0]}: {self.models[0]} returned no probabilities, but {_WAY_OUT}")
         return {judgment.sample_id for judgment in latest_judgments(self.paths[0]) if self.is_unsure(judgment)}
 
     def large_job(self, unsure: set[str]) -> BatchJob:
-        """Return the large judge's run on the samples with these IDs."""
+        """Return the job for the large judge, with the given samples."""
         small, large = self.paths
         before = {"band": list(self.band), "small": _without_input(_manifest(small)["fingerprint"])}
         return replace(
@@ -96,7 +95,7 @@ class Cascade:
         low, high = self.band
         if judgment.verdict is None or judgment.probability is None:
             return True
-        return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is above 0.3
+        return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is slightly above 0.3
 
     def refuse_without_probabilities(self) -> Callable[[Judgment], None]:
         """Return a callback that raises ConfigError if the small judge's first verdict has no probabilities."""
@@ -119,16 +118,12 @@ def cascade_paths(out: Path) -> tuple[Path, Path]:
 
 
 def has_probabilities(judgment: Judgment) -> bool:
-    """Return True if the engine returned probabilities of score lines in at least one order."""
+    """Return True if the engine returned probabilities for score lines in at least one order."""
     return any(prompt.distribution is not None for prompt in judgment.shown)
 
 
 def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
-    """Join both runs in OUT without writing its existing judgments again.
-
-    Returns:
-        Counts of OUT's judgments, with the time of both runs, and counts of the cascade.
-    """
+    """Join both runs in the output file without rewriting existing judgments."""
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
     counts = CascadeStats()
@@ -162,15 +157,17 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         counts.passed_on_failed += judgment.verdict is None
     counts.waiting = len(passed)
     for judgment in latest_judgments(large):
-        if hash(judgment.sample_id) not in passed:  # the small judge judged it again and is now sure
+        if hash(judgment.sample_id) not in passed:  # the small judge has judged it again and is now sure
             continue
         before, hashes = passed[hash(judgment.sample_id)]
         if hashes != judgment.hashes:
-            raise RunError(f"{large}: id {shown_id(judgment.sample_id)}: texts differ from {small}; pass --overwrite")
+            raise RunError(
+                f"{large}: id {shown_id(judgment.sample_id)}: the texts differ from those in {small}; pass --overwrite"
+            )
         counts.waiting -= 1
         counts.large_tokens += judgment.prompt_tokens
         if judgment.verdict is not None:
-            counts.recovered += before is None
+            counts.mended += before is None
             counts.compared += before is not None
             counts.changed += before is not None and judgment.winner != before
         yield replace(judgment, decided_by="large")
@@ -179,7 +176,7 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
 def _manifest(run: Path) -> dict[str, Any]:
     manifest = read_manifest(run)
     if manifest is None:
-        raise RunError(f"{run}: run not found; rerun the cascade from the small judge")
+        raise RunError(f"{run}: run not found; rerun the cascade, starting with the small judge")
     return manifest
 
 

@@ -1,7 +1,7 @@
-"""Panels, which join runs of several judges on the same samples by ID.
+"""Panels, which join the runs of several judges on the same samples by ID.
 
-OUT has one judgment per sample. Its `votes` map run names to verdicts, or None if the judge failed or has no judgment.
-With fewer votes than the quorum, the panel is `undecided`.
+The output has one judgment per sample. Its `votes` map the names of runs to verdicts, or to None if the judge failed or
+has no judgment. If there are fewer votes than the quorum, the panel is `undecided`.
 
 Source: Play Favorites, section 7.
 """
@@ -27,14 +27,14 @@ Rule = Literal["vote", "mean"]
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Judges and their decision rule.
+    """Judges and the rule for combining their verdicts.
 
     Attributes:
         runs: two or more run files. Each judge is named after its file.
         rule: `vote` counts verdicts; `mean` compares mean scores.
-        families: names of judges or models by family. The judges of a family are combined first and count as one. Any
-            other judge is a separate family.
-        quorum: minimum number of families with an opinion; None means more than half.
+        families: names of judges or models, keyed by family. A family's judges are combined first and count as one. All
+            other judges count separately.
+        quorum: minimum number of families with a verdict; None means more than half.
     """
 
     runs: tuple[Path, ...]
@@ -50,27 +50,29 @@ class Panel:
         check_output_is_no_input(self.out, self.runs)
         families = len(set(self.family_of.values()))
         if self.quorum is not None and not 1 <= self.quorum <= families:
-            raise ConfigError(f"quorum {self.quorum}: expected 1 to {families}, the number of families")
+            raise ConfigError(
+                f"quorum is {self.quorum}; expected a number from 1 to {families}, the number of families"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The judges' names, in the order of `runs`."""
+        """The names of the judges, in the order of `runs`."""
         return tuple(run.name.removesuffix(".jsonl") for run in self.runs)
 
     @cached_property
     def manifests(self) -> dict[str, dict[str, Any]]:
-        """Each judge's manifest."""
+        """The manifest of each judge."""
         manifests: dict[str, dict[str, Any]] = {}
         for name, run in zip(self.names, self.runs, strict=True):
             manifest = read_manifest(run)
             if manifest is None:
-                raise RunError(f"{run}: not found; check the path, or judge with judgelm-batch first")
+                raise RunError(f"{run}: run not found; check the path, or run judgelm-batch first")
             manifests[name] = manifest
         return manifests
 
     @cached_property
     def family_of(self) -> dict[str, str]:
-        """Each judge's family, by default the judge's name."""
+        """The family of each judge, by default the judge's own name."""
         families = {name: name for name in self.names}
         models = {name: _model_of(self.manifests[name]) for name in self.names}
         for family, members in self.families.items():
@@ -78,7 +80,7 @@ class Panel:
                 judges = [name for name in self.names if member in (name, models[name])]
                 if not judges:
                     known = ", ".join(dict.fromkeys([*self.names, *filter(None, models.values())]))
-                    raise ConfigError(f"family {family}: there is no judge {member!r}; available: {known}")
+                    raise ConfigError(f"family {family}: judge {member!r} not found; available: {known}")
                 families |= dict.fromkeys(judges, family)
         return families
 
@@ -90,11 +92,7 @@ class Panel:
 
 
 def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
-    """Join all runs in OUT without writing its existing judgments again.
-
-    Returns:
-        Counts of the panel's judgments and of each judge's.
-    """
+    """Join all runs in the output file without rewriting existing judgments."""
     by_sample = _judgments_by_sample(panel)
     counts = PanelStats(judges={name: PanelJudgeStats(family=panel.family_of[name]) for name in panel.names})
     inputs = [manifest["fingerprint"].get("input", []) for manifest in panel.manifests.values()]
@@ -118,9 +116,11 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
                 kinds.setdefault(type(judgment.verdict), name)
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
-        raise ConfigError(f"panel: {first} and {second} have different kinds of verdicts; use runs of one mode")
+        raise ConfigError(f"panel: {first} and {second} have different kinds of verdicts; use runs of the same mode")
     if by_sample and all(len(judgments) == 1 for judgments in by_sample.values()):
-        raise InputError(f"panel of {', '.join(panel.names)}: the runs have no id in common; use runs on one input")
+        raise InputError(
+            f"panel of {', '.join(panel.names)}: the runs have no ids in common; use runs on the same input"
+        )
     by_judge = {
         name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}
         for name in panel.names
@@ -133,7 +133,7 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
 def _check_rule(panel: Panel, kind: type[Verdict] | None, by_sample: Mapping[str, Mapping[str, Judgment]]) -> None:
     if panel.rule == "vote":
         if kind is GradeVerdict:
-            raise ConfigError("rule vote: grades are numbers; use --rule mean")
+            raise ConfigError("rule vote: grades are numbers and cannot be counted; use --rule mean")
         return
     if kind is LabelVerdict:
         raise ConfigError("rule mean: verdicts are labels without scores; use --rule vote")
@@ -185,7 +185,9 @@ def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> 
         quorum = panel.quorum or voters // 2 + 1
         if len(opinions) < quorum:
             failures = _failure_counts(judgments)
-            return Unparsed("undecided", failures, f"{len(opinions)} of {voters} have an opinion; need {quorum}")
+            return Unparsed(
+                "undecided", failures, f"{len(opinions)} of {voters} families have a verdict; {quorum} required"
+            )
         return combine(opinions, panel.rule, comparable=panel.comparable)
     except ValueError as error:
         raise InputError(f"sample {sample_id}: {error}; use runs on the same samples") from error

@@ -1,6 +1,6 @@
-"""Stop engine processes that a killed run left behind.
+"""Stop engine processes that were left behind by a killed run.
 
-A run marks its environment before it starts programs. The next run with the same output finds processes by this mark.
+A run marks its environment before it starts other programs. The next run with the same output finds them by this mark.
 """
 
 import hashlib
@@ -15,26 +15,26 @@ import psutil
 _MARK = "JUDGELM_RUN"
 _POLL_S = 0.05
 _CLOCK_S = 1.0
-"""Tolerance between two process start times, because the kernel rounds the boot time to seconds."""
+"""Tolerance when comparing the start times of processes, because the kernel rounds the boot time to seconds."""
 
 
 def mark_children(out: str) -> None:
-    """Mark the environment so that programs started from now on belong to the run of `out`.
+    """Mark the environment so that programs started from now on belong to the run with output `out`.
 
-    `SPT_NOENV` stops vLLM's setproctitle from overwriting the environment.
+    `SPT_NOENV` prevents vLLM's setproctitle from overwriting the environment.
     """
     os.environ[_MARK] = _own_mark(out)
     os.environ.setdefault("SPT_NOENV", "1")
 
 
 def children(out: str) -> list[int]:
-    """Return the IDs of this run's live processes and their descendants."""
+    """Return the IDs of this run's live child processes, including their descendants."""
     own = _own_mark(out)
     return sorted(process.pid for process, mark in _marked() if mark == own)
 
 
 def end_orphans(out: str, grace_s: float = 5.0) -> list[int]:
-    """Stop processes left by earlier runs of `out`: SIGTERM, then SIGKILL after `grace_s`. Return their IDs."""
+    """Stop processes left by earlier runs of `out` with SIGTERM, then SIGKILL after `grace_s`. Return their IDs."""
     run = _run_id(out)
     orphans = [process for process, mark in _marked() if _is_orphan(process.pid, mark, run)]
     _end(orphans, grace_s)
@@ -58,7 +58,7 @@ def _is_orphan(pid: int, mark: str, run: str) -> bool:
     if name != run or not parent.isdigit():
         return False
     try:
-        # read both now so that both start times are relative to the same boot time
+        # read both times now so that they are relative to the same boot time
         started, parent_started = (psutil.Process(process).create_time() for process in (pid, int(parent)))
         return not _lives(psutil.Process(int(parent))) or parent_started > started + _CLOCK_S
     except psutil.NoSuchProcess:
@@ -86,7 +86,7 @@ def _marked() -> Iterator[tuple[psutil.Process, str]]:
         try:
             mark = process.environ().get(_MARK)
             same = Path(f"/proc/{process.pid}/ns/pid").readlink() == Path("/proc/self/ns/pid").readlink()
-        except (psutil.Error, OSError):  # the process has ended or belongs to another user
+        except (psutil.Error, OSError):  # the process has ended or belongs to a different user
             continue
         if mark is not None and same and process.pid != os.getpid():
             yield process, mark

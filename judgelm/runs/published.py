@@ -1,4 +1,4 @@
-"""Import published judgments as a run file, which commands read like your own judgments."""
+"""Import published judgments as a run file, which all commands accept like your own judgments."""
 
 import re
 from collections import Counter
@@ -27,12 +27,11 @@ _UNKNOWN_JUDGE = "not named in the files"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgmentImport:
-    """An import of published judgments.
+    """Options for importing published judgments.
 
     Attributes:
-        files: published files; a folder means its Parquet files.
-        format: the format's name; None detects it.
-        judge: the judge to import if the files have several judges, else the judge's name.
+        files: published files; for a folder, its Parquet files.
+        judge: the judge to import if the files contain several judges, otherwise the judge's name.
         id_template: template for IDs from fields of the published rows, such as `faireval-{question_id}`. None uses
             the IDs of `judgelm data import`.
         rows: a file of pairs. Judgments get the IDs of rows with the same texts.
@@ -49,7 +48,7 @@ class JudgmentImport:
 
 @dataclass(slots=True, kw_only=True)
 class JudgmentImportResult:
-    """The result of an import; `rejects` are unusable rows and repeated judgments of an ID."""
+    """The result of an import. `rejects` contains unusable rows and repeated judgments of an ID."""
 
     source: Source
     judge: str
@@ -60,7 +59,7 @@ class JudgmentImportResult:
 def import_judgments(options: JudgmentImport) -> JudgmentImportResult:
     """Write published judgments to a run file. A rerun adds new judgments."""
     if options.id_template is not None and options.rows is not None:
-        raise ConfigError("--id and --rows both name the samples; use only one")
+        raise ConfigError("--id and --rows cannot be combined, because both set the ids; use only one")
     files = [name for file in options.files for name in published_files(file)]
     check_output_is_no_input(options.out, [*files, *([options.rows] if options.rows else [])])
     source = recognise_published(files) if options.format is None else get_published(options.format)
@@ -102,10 +101,10 @@ def _of_one_judge(judgments: Sequence[PublishedJudgment], judge: str | None) -> 
         return list(judgments), judge or _UNKNOWN_JUDGE
     listed = ", ".join(f"{name} ({count:,})" for name, count in named.items())
     if judge is None and len(named) > 1:
-        raise ConfigError(f"the files have judgments by {len(named)} judges: {listed}; choose one with --judge")
+        raise ConfigError(f"the files contain judgments from {len(named)} judges: {listed}; choose one with --judge")
     name = judge or next(iter(named))
     if name not in named:
-        raise ConfigError(f"--judge {name}: not in the files; available: {listed}")
+        raise ConfigError(f"--judge {name} is not in the files; available: {listed}")
     return [each for each in judgments if each.judge == name], name
 
 
@@ -116,12 +115,12 @@ def _named(
         ids = _ids_by_text(options.rows)
         for each in judgments:
             if each.texts is None:
-                raise ConfigError("--rows: these files have no texts to match; use --id instead")
+                raise ConfigError("--rows: these files do not contain texts to match; use --id instead")
             if each.texts in ids:
                 names = ids[each.texts]
                 yield _renamed(each, names.pop(0) if len(names) > 1 else names[0])
             else:
-                rejects.append(_reject(each, f"no row of {options.rows} has these texts"))
+                rejects.append(_reject(each, f"no row in {options.rows} has these texts"))
         return
     for each in judgments:
         yield each if options.id_template is None else _renamed(each, _filled(options.id_template, each.fields))
@@ -151,7 +150,7 @@ def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
 def _unique(
     judgments: Iterable[PublishedJudgment], rejects: list[Reject], source: Source
 ) -> Iterator[PublishedJudgment]:
-    """Yield the first judgment of each ID. Repeated content IDs get a suffix such as `-2`, as in rows."""
+    """Repeated content IDs get a suffix such as `-2`, as when rows are imported."""
     seen: dict[str, str] = {}
     copies: Counter[str] = Counter()
     for each in judgments:
@@ -174,7 +173,7 @@ def _reject(published: PublishedJudgment, reason: str) -> Reject:
 
 
 def runs_of(source: Source) -> PublishedRuns:
-    """Return how the source publishes judges' outputs."""
+    """Return the description of how the source publishes judgments."""
     assert source.runs is not None
     return source.runs
 

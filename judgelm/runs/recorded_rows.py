@@ -1,4 +1,4 @@
-"""Record the column names and sheet of a run's input, so that later commands read it the same way."""
+"""Record the column names and sheet of a run's input, so that later commands can read files the same way."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,20 +14,19 @@ from judgelm.errors import InputError, RunError
 from judgelm.runs.run_files import read_manifest
 
 _LOOKED_AT = 100
-"""Number of rows from which fields are collected, because JSON rows may lack fields."""
 
 
 def row_names(reading: Reading) -> dict[str, Any]:
-    """Return fingerprint entries for column names and sheet."""
+    """Return fingerprint entries for the column names and the sheet."""
     columns = {"columns": dict(reading.columns)} if reading.columns else {}
     return columns | ({"sheet": reading.sheet} if reading.sheet is not None else {})
 
 
 def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str | None = None) -> tuple[Reading, str]:
-    """Return how to read a file with rows that runs judged or with their labels, and a note about recorded names.
+    """Return how to read a file of judged rows or labels, and a note about names taken from the runs.
 
-    The user's names take precedence. A recorded column is used if the file has it, and a recorded sheet if the file has
-    the same name as the judged file. `other` is a second file to which the user's names may also apply.
+    The user's names take precedence. Recorded columns are used if the file has them, and a recorded sheet if the file
+    has the same name as the judged file. `other` is a second file to which the user's names may also apply.
     """
     prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
     sheet = _sheet_of(path, given, prints, strict=other is None)
@@ -41,7 +40,9 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
         others = _fields(other, _sheet_of(other, given, prints, strict=False), sought) if own else set()
         for name, column in own.items():
             if _folded(column) not in fields | others:
-                raise InputError(f"--column {name}={column}: neither {path} nor {other} has this column; check it")
+                raise InputError(
+                    f"--column {name}={column}: neither {path} nor {other} has this column; check the name"
+                )
         own = {name: column for name, column in own.items() if _folded(column) in fields}
     free = fields - set(map(_folded, own.values()))
     columns = {
@@ -52,11 +53,11 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
     used = [f"--column {name}={column}" for name, column in columns.items()]
     used += [f"--sheet {sheet}"] if sheet not in (None, given.sheet) else []
     reading = replace(given, columns={**columns, **own}, sheet=sheet)
-    return reading, f"{path}: read like the run, with {' '.join(used)}" if used else ""
+    return reading, f"{path}: read with the same options as the run: {' '.join(used)}" if used else ""
 
 
 def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *, strict: bool) -> str | None:
-    """Return the user's sheet or the sheet recorded for this file name. `strict` uses the former for any file type."""
+    """`strict` uses the user's sheet for any file type."""
     if given.sheet is not None:
         return given.sheet if strict or _is_workbook(path) else None
     name = Path(path).name
@@ -66,7 +67,6 @@ def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *,
 
 
 def _fingerprint_of(run: Path) -> Mapping[str, Any]:
-    """Return an empty fingerprint if the manifest cannot be read, which other readers report."""
     try:
         manifest = read_manifest(run)
     except RunError:
@@ -75,7 +75,6 @@ def _fingerprint_of(run: Path) -> Mapping[str, Any]:
 
 
 def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the fingerprint and, for a panel or cascade, those of the joined runs."""
     yield fingerprint
     joined = [*fingerprint.get("panel", {}).get("runs", {}).values(), fingerprint.get("cascade", {}).get("small")]
     for part in filter(None, joined):
@@ -85,7 +84,7 @@ def _fingerprints(fingerprint: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]
 def _one_of(path: str, option: str, values: list[str]) -> str:
     first, *others = dict.fromkeys(values)
     if others:
-        raise InputError(f"{path}: the runs differ: {option}={first} and {option}={others[0]}; pass the right one")
+        raise InputError(f"{path}: the runs differ ({option}={first} and {option}={others[0]}); set this option")
     return first
 
 
@@ -94,7 +93,7 @@ def _is_workbook(path: str) -> bool:
 
 
 def _fields(path: str, sheet: str | None, sought: Collection[str]) -> set[str]:
-    """Return the file's fields. `sought` helps to tell a table's header from a title above it."""
+    """`sought` helps to tell the header of a table from a title above it."""
     rows = (row for row in read_rows(path, known=sought, sheet=sheet) if isinstance(row, Row))
     return {_folded(name) for row in islice(rows, _LOOKED_AT) for name in row.data}
 

@@ -1,11 +1,11 @@
-"""The files of a run.
+"""The files that make up a run.
 
-    OUT.jsonl           one judgment or answer per line, append-only; the last line with an ID counts
+    OUT.jsonl           one judgment or answer per line, append-only; the last line for an ID counts
     OUT.run.json        manifest with fingerprint, provenance, input, and one entry per session
     OUT.rejects.jsonl   rejected input lines with file, line, reason, and raw text
 
-A rerun skips finished IDs, removes an incomplete last line, and retries engine failures. It stops if the model,
-template, mode, or input has changed.
+A rerun skips finished IDs, removes an incomplete last line, and retries engine failures. It raises an error if the
+model, template, mode, or input has changed.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")
 
 
 def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: list[str]) -> dict[str, Any]:
-    """Return the fingerprint of a judging run, given `Engine.describe()`."""
+    """Return the fingerprint of a judging run; `described` is the output of `Engine.describe()`."""
     return {
         "model": content_of_model(described["model"]),
         "engine": {key: described[key] for key in _ENGINE_KEYS if key in described},
@@ -49,7 +49,7 @@ def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: l
 
 
 def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model, engine, mode, versions, and machine of judgments, given `Engine.describe()`."""
+    """Return the model, engine, mode, versions, and machine behind a run's judgments."""
     return {
         "judgelm": VERSION,
         **described,
@@ -59,27 +59,27 @@ def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mode_identity(mode: BatchMode) -> dict[str, Any]:
-    """Return template and mode options as JSON values."""
+    """Return the template and the mode options as JSON values."""
     fields = asdict(mode)
-    fields |= fields.pop("mode", {})  # a voting mode's inner options
+    fields |= fields.pop("mode", {})  # a voting mode wraps another mode
     fields.pop("prompt", None)
     options = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
     return {"template": {"id": mode.template, "sha": mode.template_sha}, "mode": {"name": mode.name, **options}}
 
 
 def content_of_model(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's description without the paths of hashed content."""
+    """Return a model's description, leaving out paths whose content is hashed."""
     locations = {location for location, sha in (("path", "sha"), ("adapter", "adapter_sha")) if sha in model}
     return {key: value for key, value in model.items() if key not in locations}
 
 
 def short_sha(value: object) -> str:
-    """Return 12 hex digits of the hash of a value's canonical JSON."""
+    """Return 12 hex digits of the SHA-256 hash of the value's canonical JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def input_identities(paths: list[str]) -> list[dict[str, Any]]:
-    """Return the name, size in bytes, and SHA-256 of each input file; the name of a stream is `-`."""
+    """Return the name, size in bytes, and SHA-256 hash of each input file. Streams are named `-`."""
     identities = []
     for path in paths:
         if is_stream(path):
@@ -100,7 +100,7 @@ def _sha_of_beginning(path: str, size: int) -> str:
 
 
 def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
-    """Check that two fingerprints match. Lines may have been appended to the input."""
+    """Raise RunError if two fingerprints differ, unless the input has only grown."""
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
         return
@@ -110,7 +110,7 @@ def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], input
 
 
 def differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
-    """Yield the values that differ between two fingerprints."""
+    """Yield the key, old value, and new value wherever two fingerprints differ."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted({*before, *now}):
             yield from differences(f"{key}.{name}".strip("."), before.get(name), now.get(name))
@@ -129,12 +129,12 @@ def _has_grown(before: list[dict[str, Any]], now: list[dict[str, Any]], inputs: 
 
 
 def shown_id(sample_id: object) -> str:
-    """Return a sample's ID for messages, quoted and on one line."""
+    """Quote a sample's ID on a single line, for messages."""
     return json.dumps(sample_id, ensure_ascii=False)
 
 
 def brief(value: object) -> str:
-    """Return the value as JSON with shortened SHA-256 hashes."""
+    """Return the value as JSON, with SHA-256 hashes shortened."""
     return _SHA256.sub(r"\1", json.dumps(value, ensure_ascii=False, default=str))
 
 
@@ -164,7 +164,7 @@ def iter_judgments(path: str | Path) -> Iterator[Judgment]:
 
 
 def read_judgments(path: str | Path) -> dict[str, Judgment]:
-    """Return the latest judgment of each sample by ID."""
+    """Return the latest judgment of each sample, keyed by ID."""
     judgments: dict[str, Judgment] = {}
     for judgment in iter_judgments(path):
         if judgment.sample_id in judgments:
@@ -174,13 +174,13 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
 
 
 def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) -> None:
-    """Check that two judgments of one ID have the same texts."""
+    """Raise InputError if two judgments with the same ID are of different texts."""
     if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
         raise InputError(f"{path}: id {shown_id(before.sample_id)} has judgments of different texts; use a new file")
 
 
 def latest_judgments(path: str | Path) -> Iterator[Judgment]:
-    """Yield the latest judgment of each ID in file order, using little memory."""
+    """Yield the latest judgment of each ID in file order, without keeping all judgments in memory."""
     last = {hash(_id_of(path, line, row)): line for line, row in read_jsonl(path)}
     for line, row in read_jsonl(path):
         if last[hash(row["id"])] == line:
@@ -188,31 +188,31 @@ def latest_judgments(path: str | Path) -> Iterator[Judgment]:
 
 
 def judgment_of_line(path: str | Path, line: int, row: Mapping[str, Any]) -> Judgment:
-    """Return the judgment on a line."""
+    """Parse the judgment on a line."""
     try:
         return judgment_from_row(row)
     except ValueError as error:
-        raise InputError(f"{path}:{line}: not a judgment from judgelm-batch ({error})") from error
+        raise InputError(f"{path}:{line}: not a valid judgment from judgelm-batch ({error})") from error
 
 
 def _id_of(path: str | Path, line: int, row: Mapping[str, Any]) -> str:
     name = row.get("id")
     if not isinstance(name, str) or "failure" not in row:
-        raise InputError(f"{path}:{line}: id (a string) or failure is missing; remove the line")
+        raise InputError(f"{path}:{line}: id (a string) or failure is missing; remove this line")
     return name
 
 
 def run_paths(out: Path) -> tuple[Path, Path, Path]:
-    """Return the paths of judgments, manifest, and rejects."""
+    """Return the paths of a run's judgments, manifest, and rejects."""
     stem = out.name.removesuffix(".jsonl")
     return out, out.with_name(f"{stem}.run.json"), out.with_name(f"{stem}.rejects.jsonl")
 
 
 def check_output_is_no_input(out: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Check that a run does not overwrite its input."""
+    """Raise ConfigError if a run would overwrite its input."""
     for path in inputs:
         if Path(path).is_dir() and Path(path).resolve() == Path(out).resolve().parent:
-            raise ConfigError(f"-o {out}: is in the input folder {path}; choose another -o")
+            raise ConfigError(f"-o {out} is in the input folder {path}; choose another -o")
     check_no_input([out] if str(out) == "-" else run_paths(Path(out)), inputs)
 
 
@@ -221,19 +221,19 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     path = run_paths(out)[1]
     if not path.exists():
         if out.exists() and out.stat().st_size > 0:
-            raise RunError(f"{out}: exists without {path.name}; choose another -o, or pass --overwrite")
+            raise RunError(f"{out} exists, but {path.name} is missing; choose another -o, or pass --overwrite")
         return None
     try:
         manifest: dict[str, Any] = parse_json(read_text(path))
         _Manifest.model_validate(manifest)
     except (OSError, ValueError) as error:
         finding = " ".join(str(error).split())
-        raise RunError(f"{path}: not a judgelm manifest ({finding}); restore it, or pass --overwrite") from error
+        raise RunError(f"{path}: not a valid judgelm manifest ({finding}); restore it, or pass --overwrite") from error
     return manifest
 
 
 def recorded_input(out: Path, name: str | None = None) -> Path | None:
-    """Return a run's first input, or the named one, if it is in the run's folder and unchanged."""
+    """Return the path of a run's first or named input if it is next to the output and unchanged."""
     try:
         manifest = read_manifest(out)
     except RunError:
@@ -247,7 +247,7 @@ def recorded_input(out: Path, name: str | None = None) -> Path | None:
 
 
 def recorded(out: Path, field: Literal["engine", "dtype"]) -> str | None:
-    """Return the engine or numeric format of the run in OUT, or None if there is no run.
+    """Return the engine or dtype of an existing run, or None if there is no run.
 
     A run keeps both on every machine, so `auto` is resolved only once.
     """
@@ -260,17 +260,17 @@ def recorded(out: Path, field: Literal["engine", "dtype"]) -> str | None:
 
 
 class FinishedIds:
-    """A run's finished IDs with digests of their texts, in 16 bytes per ID.
+    """The IDs of a run's finished samples and digests of their texts, using 16 bytes per ID.
 
     Attributes:
-        failures: failures that are not retried, by code.
+        failures: number of failures that are not retried, by code.
     """
 
     def __init__(self, out: Path | None = None, retry: Retry = "engine") -> None:
         self._out = out
         ids, digests, outcomes = array("q"), array("Q"), array("H")
-        codes = [""]  # the index is the outcome; 0 means success
-        rows = read_jsonl(out) if out is not None and out.is_file() else ()  # pipes cannot be read again
+        codes = [""]  # outcomes are indices into this list; 0 means success
+        rows = read_jsonl(out) if out is not None and out.is_file() else ()  # a pipe cannot be read twice
         for line, row in rows:
             ids.append(hash(_id_of(str(out), line, row)))
             digests.append(_digest_of(str(out), line, row))
@@ -306,12 +306,12 @@ class FinishedIds:
             return False
         hashes = text_hashes(sample)
         if self._digests[index] != digest_of(hashes):
-            changed = f"{self._changed_part(sample.id, hashes)} of id {shown_id(sample.id)}"
+            changed = f"{self._changed_part(sample.id, hashes)} for id {shown_id(sample.id)}"
             raise RunError(f"{self._out}: {changed} has changed; choose another -o, or pass --overwrite")
         return True
 
     def _changed_part(self, item_id: str, hashes: TextHashes) -> str:
-        assert self._out is not None, "it holds the id"
+        assert self._out is not None, "holds() found the id in this file"
         *_, row = (row for _, row in read_jsonl(self._out) if row["id"] == item_id)
         judged = hashes_of_row(row)
         part = "the text" if judged is None else difference(judged, hashes)
@@ -319,12 +319,11 @@ class FinishedIds:
 
 
 def _digest_of(path: str, line: int, row: Mapping[str, Any]) -> int:
-    """Return 0 if the row has no hashes."""
     try:
         hashes = hashes_of_row(row)
         return 0 if hashes is None else digest_of(hashes)
     except (LookupError, TypeError) as error:
-        raise InputError(f"{path}:{line}: damaged hashes; remove the line") from error
+        raise InputError(f"{path}:{line}: the hashes are damaged; remove this line") from error
 
 
 def _last_of_each(ids: NDArray[np.int64]) -> NDArray[np.intp]:
@@ -338,8 +337,7 @@ class RunFiles:
     """The three files of a run, open for appending.
 
     Args:
-        fingerprint: the same in all sessions of a run; `input` is `input_identities`.
-        inputs: paths of `fingerprint["input"]`, to detect appended lines.
+        fingerprint: must be the same in all sessions of a run; its `input` comes from `input_identities`.
     """
 
     def __init__(
@@ -385,7 +383,7 @@ class RunFiles:
         self.close()
 
     def start_session(self, session: dict[str, Any]) -> None:
-        """Add a session to the manifest; `save` writes later changes."""
+        """Add a session to the manifest and save it."""
         self.manifest["sessions"].append(session)
         self.save()
 
@@ -403,11 +401,11 @@ class RunFiles:
         self.write_row(judgment_row(judgment))
 
     def write_row(self, row: Mapping[str, object]) -> None:
-        """Append any row with `id` and `failure` (null or a dict with `code`)."""
+        """Append a row with an `id` and a `failure` (null or a dict with a `code`)."""
         self._judgments.write({**row, "provenance": self.provenance_sha})
 
     def reject(self, row: Mapping[str, object]) -> None:
-        """Append a rejected input line unless it was recorded earlier."""
+        """Append a rejected input line, unless it is already recorded."""
         key = _reject_key(row)
         if key in self._known_rejects:
             return

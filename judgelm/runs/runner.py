@@ -1,6 +1,7 @@
 """Run many flows on one engine.
 
-A flow's next requests are submitted as soon as its last completion arrives, so the batch does not drain between rounds.
+The next requests of a flow are submitted as soon as its last completion arrives, so the batch stays full between
+rounds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,10 +19,10 @@ from judgelm.records import Completion, Judgment, Request, Sample
 _POLL_S = 0.5
 
 Item = TypeVar("Item")
-"""What a flow is started for, such as a sample."""
+"""The input of a flow, such as a sample."""
 
 Listener = Callable[[Request, str], None]
-"""Receives a request and the text of its first reply so far, without thinking."""
+"""Called with a request and the text of its first reply so far, without thinking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,6 @@ class _Running(Generic[Item, Result]):
         self.missing = 0
 
     def expect(self, flow_index: int, requests: list[Request]) -> list[Request]:
-        """Return the requests with keys that are unique within the engine."""
         self.received = [None] * len(requests)
         self.missing = len(requests)
         self.requests = [replace(request, key=f"{flow_index}:{index}") for index, request in enumerate(requests)]
@@ -48,7 +48,7 @@ class _Running(Generic[Item, Result]):
 
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
-    """Judge samples with `drive` and yield each finished judgment with its text hashes, in any order."""
+    """Judge samples and yield each finished judgment with the hashes of its texts, in any order."""
 
     def begin(sample: Sample) -> Flow:
         hashes = text_hashes(sample)
@@ -69,18 +69,15 @@ def drive(
 ) -> Iterator[Result]:
     """Start a flow for each item and yield the results as they complete.
 
-    Closing the iterator aborts the requests in flight.
+    If the iterator is closed, the requests in flight are aborted.
 
     Args:
-        items: read when the engine has capacity; None means that no item is available yet.
-        begin: creates an item's flow.
+        items: read while the engine has capacity. None means that no item is available yet.
+        begin: creates the flow for an item.
         engine: answers at most `engine.max_in_flight` requests at a time.
         unwanted: returns cancelled items, compared by identity. Their flows are closed without a result.
-        listener: returns an item's listener, for streaming.
-        poll_s: maximum time before the source is read again.
-
-    Raises:
-        EngineError: the engine failed.
+        listener: returns the listener for an item, for streaming.
+        poll_s: maximum time in seconds before items are read again.
     """
     source = enumerate(items)
     end: tuple[int, Item | None] = (-1, None)
@@ -106,7 +103,9 @@ def drive(
             if outgoing:
                 engine.submit(outgoing)
             in_flight -= _forget(running, unwanted(), engine)
-            for completion in engine.collect(poll_s if running else 0.0):  # an idle cluster replaces lost workers
+            for completion in engine.collect(
+                poll_s if running else 0.0
+            ):  # an idle cluster replaces workers that were lost
                 in_flight -= 1
                 received = _receive(running, completion)
                 if isinstance(received, _Finished):
@@ -131,7 +130,7 @@ def _notify(
         if (listen := listener(state.item)) is not None:
             written = engine.progress(request.key for request in state.requests)
             for request in state.requests:
-                if request.key in written and not request.sampling.include_stop:  # otherwise, it is all thinking
+                if request.key in written and not request.sampling.include_stop:  # otherwise, all of it is thinking
                     listen(request, reply_so_far(written[request.key]))
 
 

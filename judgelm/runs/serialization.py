@@ -1,4 +1,4 @@
-"""Convert judgments to run file rows and back."""
+"""Convert judgments to rows of a run file and back."""
 
 import math
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _KINDS = {made: kind for kind, made in _VERDICTS.items()}
 
 
 def judgment_row(judgment: Judgment) -> dict[str, Any]:
-    """Return a judgment as a run file row. Rarely used fields are omitted if empty."""
+    """Return a judgment as a row of a run file. Rarely used fields are omitted if they are empty."""
     extras = {
         "decided_by": judgment.decided_by,
         "solves": [_solve_row(solve) for solve in judgment.self_answers] or None,
@@ -59,7 +59,7 @@ def judgment_row(judgment: Judgment) -> dict[str, Any]:
 
 
 def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
-    """Return the judgment from a row written by this or an earlier version."""
+    """Return the judgment from a row, which may be from an earlier version."""
     try:
         if not isinstance(row["id"], str):
             raise TypeError(f"id: expected a string, got {row['id']!r}")
@@ -89,13 +89,13 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
 
 
 def hashes_of_row(row: Mapping[str, Any]) -> TextHashes | None:
-    """Return a row's text hashes. Rows from earlier versions have none."""
+    """Return the text hashes from a row, or None for a row from an earlier version."""
     hashes = row.get("hashes")
     return None if hashes is None else TextHashes(**{**hashes, "answers": tuple(hashes["answers"])})
 
 
 def is_judgment_row(row: Mapping[str, Any]) -> bool:
-    """Return True if a row looks like a run file line."""
+    """Return True if a row looks like a line of a run file."""
     return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
 
 
@@ -115,7 +115,6 @@ def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
 
 
 def _fields(record: Verdict | TextHashes | Truncation | TrajectoryMatch) -> dict[str, Any]:
-    """Unlike `asdict`, do not copy the values."""
     return {name: getattr(record, name) for name in record.__slots__}
 
 
@@ -174,7 +173,6 @@ def _shown(row: Mapping[str, Any]) -> Shown:
 
 
 def _distribution_row(distribution: PairDistribution | GradeDistribution | None) -> dict[str, Any] | None:
-    """Convert NaN to null and omit an empty approximation."""
     if distribution is None:
         return None
     row: dict[str, Any] = json_ready(distribution)

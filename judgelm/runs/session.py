@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: SessionStats) -> Iterator[Item]:
-    """Yield unfinished items and None, and count finished items as skipped."""
+    """Yield None and unfinished items. Count finished items as skipped."""
     for item in items:
         if item is not None and is_finished(item):
             stats.skipped += 1
@@ -31,9 +31,9 @@ def pending(items: Iterable[Item], is_finished: Callable[[Any], bool], stats: Se
 
 
 class RunSession:
-    """This process's entry in a run's manifest.
+    """The entry of this process in a run's manifest.
 
-    The caller closes `files` after the session.
+    The caller must close `files` after the session.
     """
 
     def __init__(self, files: RunFiles, stats: SessionStats, engine: Engine | None = None) -> None:
@@ -49,7 +49,7 @@ class RunSession:
         return self
 
     def tick(self) -> None:
-        """Update the time, and save the entry every half minute."""
+        """Update the judging time, and save the entry every half minute."""
         now = time.monotonic()
         self._stats.judge_s = now - self._began
         if now - self._saved > _SAVE_EVERY_S:
@@ -63,7 +63,7 @@ class RunSession:
         if error is None:
             self._files.save()
             return
-        with suppress(RunError):  # keep the first error if the disk is full
+        with suppress(RunError):  # keep the original error if the disk is full
             self._files.save()
 
     def _update(self) -> None:
@@ -75,9 +75,9 @@ class RunSession:
 def write_joined(
     files: RunFiles, judgments: Iterable[Judgment], stats: RunStats, entries: Callable[[], Mapping[str, Any]]
 ) -> None:
-    """Write judgments from other runs that the file does not yet have.
+    """Write the judgments from other runs that are not yet in the file.
 
-    `entries` is called at the end and returns additional manifest entries.
+    `entries` is called at the end and returns additional entries for the manifest.
     """
     with RunSession(files, stats):
         written = {hash(row["id"]): _hash_of_content(row) for _, row in read_jsonl(files.out)}
@@ -95,13 +95,13 @@ def _hash_of_content(row: Mapping[str, object]) -> int:
 
 
 def common_mode(manifests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the mode options that all runs share."""
+    """Return the mode options that are the same in all runs."""
     first, *others = (manifest["fingerprint"].get("mode", {}) for manifest in manifests)
     return {key: value for key, value in first.items() if all(mode.get(key) == value for mode in others)}
 
 
 def last_provenance(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provenance of a run's last session, if any."""
+    """Return the provenance of the last session, if any."""
     return next(reversed(manifest["provenance"].values()), {})
 
 

@@ -1,4 +1,4 @@
-"""Counts that are saved in a run's manifest."""
+"""Statistics that are saved in a run's manifest."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -11,10 +11,10 @@ from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, R
 
 @dataclass(slots=True, kw_only=True)
 class SessionStats:
-    """Counts of one session.
+    """Statistics of one session.
 
     Attributes:
-        skipped: items that earlier sessions finished.
+        skipped: items that were finished in earlier sessions.
         earlier_failures: failures from earlier sessions that were not retried, by code.
     """
 
@@ -27,21 +27,20 @@ class SessionStats:
     judge_s: float = 0.0
 
     def row(self) -> dict[str, Any]:
-        """Return the counts for the manifest."""
+        """Return the statistics for the manifest."""
         return {count.name: getattr(self, count.name) for count in fields(self)}
 
 
 @dataclass(slots=True, kw_only=True)
 class RunStats(SessionStats):
-    """Counts of judgments.
+    """Statistics on judgments.
 
     Attributes:
-        sanitized: judgments with sanitized text.
         repaired: replies that could be parsed after a grammar-constrained retry.
         reasons_incomplete: truncated reasons, and reasons about answers that were truncated further.
         parts_failed: unparseable replies in judgments that have a verdict.
-        mostly_unassigned: judgments without a probability because score lines have less than half of it.
-        unassigned: total probability of other replies, summed over all `distributions`.
+        mostly_unassigned: judgments without a probability, because score lines make up less than half of the total.
+        unassigned: total probability of other replies.
     """
 
     judged: int = 0
@@ -56,7 +55,7 @@ class RunStats(SessionStats):
     coerced: int = 0
     repeated: int = 0
     cut: int = 0
-    sanitized: int = 0
+    neutralised: int = 0
     shown: int = 0
     thinking: int = 0
     thinking_characters: int = 0
@@ -75,7 +74,7 @@ class RunStats(SessionStats):
     unanimous: int = 0
 
     def add(self, judgment: Judgment) -> None:
-        """Count a judgment."""
+        """Add a judgment."""
         self.judged += 1
         if judgment.votes:
             self.votes += len(judgment.votes)
@@ -89,7 +88,7 @@ class RunStats(SessionStats):
             self.both_orders += 1
             self.consistent += judgment.consistent
         self.cut += any([shown.truncations for shown in judgment.shown])
-        self.sanitized += judgment.sanitized > 0
+        self.neutralised += judgment.sanitized > 0
         self.prompt_tokens += judgment.prompt_tokens
         self.completion_tokens += judgment.completion_tokens
         for shown in judgment.shown:
@@ -134,13 +133,13 @@ class RunStats(SessionStats):
 
     @property
     def failure_rate(self) -> float:
-        """Share of the input without a verdict in all sessions, including rejected lines; 0 for an empty input."""
+        """Share of inputs without a verdict in all sessions, including rejected lines, or 0 for an empty input."""
         total = self.judged + self.skipped + self.rejected
         failed = sum(self.failures.values()) + sum(self.earlier_failures.values())
         return (failed + self.rejected) / total if total else 0.0
 
     def row(self) -> dict[str, Any]:
-        """Return counts and rates; `mostly_unassigned` is stored as `little_mass`."""
+        """Return counts and rates. `mostly_unassigned` is stored as `little_mass`."""
         per_s = 1 / self.judge_s if self.judge_s else 0.0
         counts = SessionStats.row(self)
         counts["little_mass"] = counts.pop("mostly_unassigned")
@@ -154,10 +153,10 @@ class RunStats(SessionStats):
 
 @dataclass(slots=True, kw_only=True)
 class AnswerStats(SessionStats):
-    """Counts of one model's answers.
+    """Statistics on the answers of one model.
 
     Attributes:
-        no_final_answer: replies without a final answer, for tasks that need one.
+        no_final_answer: replies without a final answer, for tasks that require one.
     """
 
     answered: int = 0
@@ -167,7 +166,7 @@ class AnswerStats(SessionStats):
     engine_stats: dict[str, Any] = field(default_factory=dict)
 
     def add(self, answer: GeneratedAnswer, *, has_final: bool = False) -> None:
-        """Count an answer. Pass `has_final` for tasks whose replies end in a final answer."""
+        """Add an answer. Set `has_final` for tasks whose replies end in a final answer."""
         if answer.failure is not None:
             self.failures[answer.failure.code] += 1
             self.first_failure = self.first_failure or answer.failure.why
@@ -179,7 +178,7 @@ class AnswerStats(SessionStats):
         self.completion_tokens += answer.completion_tokens
 
     def row(self) -> dict[str, Any]:
-        """Return the counts for the manifest."""
+        """Return the statistics for the manifest."""
         own = {"engine_stats", "load_s", "judge_s"}
         counts = {name: count for name, count in SessionStats.row(self).items() if name not in own}
         return counts | {"collect_s": round(self.judge_s, 3)}
@@ -187,13 +186,12 @@ class AnswerStats(SessionStats):
 
 @dataclass(slots=True, kw_only=True)
 class CascadeStats:
-    """Counts of a cascade.
+    """Statistics of a cascade.
 
     Attributes:
-        passed_on: pairs passed to the large judge; on `passed_on_failed` of these, the small judge failed.
-        waiting: pairs that the large judge has not judged yet.
-        compared: pairs with verdicts from both judges, of which `changed` have different winners.
-        recovered: pairs that only the large judge could decide.
+        passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of them.
+        compared: pairs with verdicts from both judges; `changed` counts those with different winners.
+        mended: pairs that only the large judge could decide.
     """
 
     pairs: int = 0
@@ -204,15 +202,15 @@ class CascadeStats:
     large_tokens: int = 0
     compared: int = 0
     changed: int = 0
-    recovered: int = 0
+    mended: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class PanelJudgeStats:
-    """Counts of one judge of a panel.
+    """Statistics of one judge on a panel.
 
     Attributes:
-        missing: samples that are not in its run.
+        missing: samples that are not in the judge's run.
         same: verdicts that match the panel's.
     """
 
@@ -225,12 +223,7 @@ class PanelJudgeStats:
 
 @dataclass(slots=True, kw_only=True)
 class PanelStats:
-    """Counts of a panel.
-
-    Attributes:
-        unanimous: samples on which all judges agree with the panel.
-        same_input: whether all runs read the same files.
-    """
+    """Statistics of a panel."""
 
     judges: dict[str, PanelJudgeStats]
     unanimous: int = 0

@@ -1,7 +1,7 @@
-"""Judgments from a run file for evaluation, using little memory.
+"""Load judgments from a run file for evaluation, using little memory.
 
-The parts that metrics need stay in memory, with equal parts stored once. Complete judgments, about 2 KB each, are read
-from the file when needed.
+Only the parts that metrics need are kept in memory, and equal parts are stored once. Complete judgments, about 2 KB
+each, are read from the file when needed.
 """
 
 from array import array
@@ -24,7 +24,7 @@ class StoredJudgments(Mapping[str, Judgment]):
     """The latest judgment of each ID, read from the run file on each lookup.
 
     Attributes:
-        compact: all judgments by ID, without texts.
+        compact: all judgments without texts, keyed by ID.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,13 +55,13 @@ class StoredJudgments(Mapping[str, Judgment]):
 
 
 class Compaction:
-    """Removes texts and hashes from judgments and shares equal parts. Thinking becomes spaces of the same length."""
+    """Removes texts and hashes from judgments and shares equal parts. Thinking is replaced by as many spaces."""
 
     def __init__(self) -> None:
         self._parts: dict[Hashable, Hashable] = {}
 
     def __call__(self, judgment: Judgment) -> Judgment:
-        """Return the compact judgment."""
+        """Return the compact form of a judgment."""
         return replace(
             judgment,
             mode=self._same(judgment.mode),
@@ -94,7 +94,7 @@ class Compaction:
         )
 
     def _same(self, part: Part, kind: Hashable = None) -> Part:
-        """Return the first equal part. `kind` separates equal values with different types (1 and 1.0)."""
+        """Return the first equal part. `kind` distinguishes equal values of different types (1 and 1.0)."""
         return self._parts.setdefault((part, kind), part)  # type: ignore[return-value]
 
 

@@ -1,8 +1,8 @@
-"""Create JudgeLM rows from a teacher's judgments.
+"""Create JudgeLM training rows from a teacher's judgments.
 
 A pair has up to four prompts: with and without its reference, each in both orders. Each prompt is a separate sample, so
-a rerun pays only for missing replies. Their IDs are `q1`, `q1#swapped`, `q1#reference`, and `q1#reference#swapped`.
-Scores of swapped samples are in swapped order.
+a rerun requests only the missing replies. The IDs are `q1`, `q1#swapped`, `q1#reference`, and `q1#reference#swapped`.
+The scores of a swapped sample are in swapped order.
 """
 
 from collections import Counter
@@ -23,14 +23,15 @@ from judgelm.runs.run_files import read_manifest, shown_id
 from judgelm.runs.stored_judgments import StoredJudgments
 
 GPT4_REVIEW_TOKENS = 170
-"""Assumed tokens per reply. 1,694 published GPT-4 reviews have 657 characters on average, 1,218 at the 95th
-percentile, and 2,363 at most. English has about 4 characters per token.
+"""Assumed number of tokens per reply.
+
+The 1,694 published GPT-4 reviews have 657 characters on average, 1,218 at the 95th percentile, and 2,363 at most.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """USD per million tokens."""
+    """Prices in USD per million tokens."""
 
     prompt: float
     reply: float
@@ -41,18 +42,18 @@ class Prices:
 
 
 def prices_of(arguments: Mapping[str, Any]) -> Prices | None:
-    """Return the prices in an engine's arguments."""
+    """Return the prices from an engine's arguments, or None if they are not set."""
     prices = [arguments.get(name) for name in ("price_in", "price_out")]
     if prices == [None, None]:
         return None
     if not all(isinstance(price, int | float) and price >= 0 for price in prices):
-        raise ConfigError("set both price_in and price_out, in USD per million tokens; 0 is allowed")
+        raise ConfigError("set both price_in and price_out (in USD per million tokens); 0 is allowed")
     return Prices(prompt=float(prices[0] or 0), reply=float(prices[1] or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostEstimate:
-    """Estimated requests and tokens of a run. Reply tokens are per request."""
+    """Estimated number of requests and tokens in a run. Reply tokens are per request."""
 
     requests: int
     prompt_tokens: int
@@ -60,7 +61,7 @@ class CostEstimate:
     max_reply: int
 
     def usd(self, prices: Prices) -> tuple[float, float]:
-        """Return the cost with replies of expected and of maximum length, without retries."""
+        """Return the cost for replies of expected and maximum length, excluding retries."""
         expected, highest = (self.requests * each for each in (self.expected_reply, self.max_reply))
         return prices.usd(self.prompt_tokens, expected), prices.usd(self.prompt_tokens, highest)
 
@@ -68,7 +69,7 @@ class CostEstimate:
 def estimate(
     requests: Iterable[Request], tokens_of: Callable[[str], float], *, expected_reply: int, max_reply: int
 ) -> CostEstimate:
-    """Estimate the cost of the prompts, without retries."""
+    """Estimate the cost of the requests, excluding retries."""
     count = 0
     tokens = 0.0
     for request in requests:
@@ -83,9 +84,9 @@ def estimate(
 
 
 def spent_usd(out: Path, prices: Prices) -> float:
-    """Return an upper bound on the cost of a run's earlier sessions, including lost replies that were billed.
+    """Return an upper bound on the cost of a run's earlier sessions, including replies that were billed but lost.
 
-    For a killed session, this misses up to half a minute of lost replies and the requests in flight.
+    If a session was killed, up to half a minute of lost replies and any requests in flight are not included.
     """
     manifest = read_manifest(out)
     if manifest is None or not out.is_file():
@@ -103,10 +104,10 @@ def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
 
 
 def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
-    """Return a function that counts tokens with a tokenizer (folder or hub ID), or else by length."""
+    """Return a function that counts tokens with a tokenizer, or estimates them from the length if there is none."""
     if tokenizer is None:
         return lambda text: len(text) / characters_per_token
-    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds to import
+    from judgelm.engines.model_files import load_tokenizer  # importing transformers takes seconds
 
     loaded = load_tokenizer(tokenizer, None, EngineOptions(model=tokenizer))
     return lambda text: len(loaded(text, verbose=False)["input_ids"])
@@ -119,25 +120,26 @@ _REFERENCE, _SWAPPED = "#reference", "#swapped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherPrompts:
-    """The prompts for each pair.
+    """Creates the prompts for each pair.
 
     Attributes:
         reference: whether to judge without the reference, with it (only pairs that have one), or both.
-        both_orders: also create prompts with the answers swapped.
     """
 
     reference: ReferenceUse = "without"
     both_orders: bool = False
 
     def readings(self, sample: Sample) -> tuple[bool, ...]:
-        """Return False (without the reference) and True (with it), as requested and available."""
+        """Return which prompts to create: False without the reference, True with it."""
         requested = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
         return requested if sample.reference is not None else tuple(each for each in requested if not each)
 
     def __call__(self, sample: Sample) -> Iterator[Sample]:
-        """Yield a pair's prompts as samples."""
+        """Yield the prompts for a pair as samples."""
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
-            raise InputError(f"id {shown_id(sample.id)}: {_REFERENCE} and {_SWAPPED} are reserved; rename it")
+            raise InputError(
+                f"id {shown_id(sample.id)} ends with {_REFERENCE} or {_SWAPPED}, which are reserved; rename it"
+            )
         for with_reference in self.readings(sample):
             prompt = replace(
                 sample,
@@ -155,14 +157,14 @@ class TeacherPrompts:
 
 
 def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False) -> str:
-    """Return the ID of a pair's prompt."""
+    """Return the sample ID of a prompt."""
     return f"{pair}{_REFERENCE if with_reference else ''}{_SWAPPED if swapped else ''}"
 
 
 class RowWriter:
-    """Turns pairs and replies into JudgeLM rows; `counts` has the number of pairs by outcome.
+    """Builds JudgeLM rows from pairs and replies; `counts` is the number of pairs per outcome.
 
-    `drop_disagreeing` omits judgments if the orders disagree on the winner or one of them failed.
+    `drop_disagreeing` drops a judgment if the orders disagree on the winner or if one of them failed.
     """
 
     def __init__(self, prompts: TeacherPrompts, replies: StoredJudgments, *, drop_disagreeing: bool = False) -> None:
@@ -184,7 +186,7 @@ class RowWriter:
             if judgment is not None and judgment.scores is not None:
                 labels[f"score{suffix}"] = json_scores(judgment.scores)
                 labels[f"text{suffix}"] = f"{score_line(judgment.scores)}\n{judgment.reason or ''}"
-        self.counts["rows" if labels else "pairs without a usable judgment: no row"] += 1
+        self.counts["rows" if labels else "pairs without a usable judgment (no row)"] += 1
         return _row(sample, labels, agree) if labels else None
 
     def _usable(self, pair: Sample, with_reference: bool, agree: dict[str, bool]) -> Judgment | None:
@@ -192,11 +194,11 @@ class RowWriter:
         judgment = self._judged(pair, reading, with_reference=with_reference)
         if not self._prompts.both_orders:
             return judgment
-        other = self._judged(pair, f"{reading}, exchanged", with_reference=with_reference, swapped=True)
+        other = self._judged(pair, f"{reading}, swapped", with_reference=with_reference, swapped=True)
         if judgment is None:
             return None
         if other is None:
-            return self._doubtful(judgment, f"{reading}: one order only")
+            return self._doubtful(judgment, f"{reading}: judged in only one order")
         opposite: dict[Winner | None, Winner] = {1: 2, 2: 1, "tie": "tie"}
         same = judgment.winner == opposite[other.winner]
         agree["orders_agree_w_reference" if with_reference else "orders_agree"] = same
@@ -212,16 +214,19 @@ class RowWriter:
         if judgment is not None and judgment.hashes is not None:
             prompt = replace(pair, answers=pair.answers[::-1]) if swapped else pair
             if part := difference(judgment.hashes, text_hashes(prompt)):
-                finding = f"{part} differs from what the teacher judged; use the input of its run, or pass --overwrite"
+                finding = (
+                    f"{part} differs from the text that the teacher judged; use the input of that run, or pass "
+                    "--overwrite"
+                )
                 raise InputError(f"id {shown_id(name)}: {finding}")
         if judgment is None:
-            self.counts[f"{reading}: not asked yet"] += 1
+            self.counts[f"{reading}: no reply yet"] += 1
         elif judgment.failure is not None:
-            self.counts[f"{reading}: failed, {judgment.failure.code}"] += 1
+            self.counts[f"{reading}: failed ({judgment.failure.code})"] += 1
         else:
             lacks = judgment.shown[0].reason_failure
             if lacks is not None and not swapped:
-                self.counts[f"{reading}: scores without a whole reason, {lacks.code}"] += 1
+                self.counts[f"{reading}: scores with an incomplete reason ({lacks.code})"] += 1
             return judgment
         return None
 
@@ -236,10 +241,7 @@ def _row(sample: Sample, labels: dict[str, Any], agree: dict[str, bool]) -> dict
 
 
 def write_rows(job: BatchJob, prompts: TeacherPrompts, out: Path, *, drop_disagreeing: bool) -> Counter[str]:
-    """Write the rows for the replies so far in input order, and count pairs by outcome.
-
-    The file is created only when it is complete.
-    """
+    """Write a row for each pair that has replies so far, in input order. Return the number of pairs per outcome."""
     with atomic_write(out) as file:
         writer = RowWriter(prompts, StoredJudgments(Path(job.out)), drop_disagreeing=drop_disagreeing)
         for sample in input_samples(job):

@@ -1,1 +1,1 @@
-"""From samples to a trained judge."""
+"""Train judges on labelled samples."""

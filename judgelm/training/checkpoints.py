@@ -1,6 +1,6 @@
 """Complete checkpoints, marked by `judgelm_state.json`, which is written last.
 
-It lists the size and hash of every file. Both are checked before a run resumes.
+The marker lists the size and hash of every file.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _NAME = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointState:
-    """Content of the marker; `files` maps paths to sizes in bytes."""
+    """Content of the marker. `files` maps paths to sizes in bytes."""
 
     settings: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -44,9 +44,9 @@ class CheckpointState:
 
 
 class CheckpointCallback(TrainerCallback):
-    """Marks a checkpoint when all processes have written it, then enforces `save_total_limit`.
+    """Marks a checkpoint once all processes have written it, then enforces `save_total_limit`.
 
-    transformers 5.x would remove old checkpoints before the new one is safe.
+    transformers 5.x would remove old checkpoints before the new one is complete.
     """
 
     def __init__(self, settings: Mapping[str, Any], limit: int | None = None) -> None:
@@ -54,15 +54,15 @@ class CheckpointCallback(TrainerCallback):
         self._settings = settings
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take over the trainer's limit."""
+        """Take over `save_total_limit` from the trainer."""
         self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Mark the checkpoint and remove those beyond the limit."""
+        """Mark the checkpoint, and remove checkpoints beyond the limit."""
         folder = Path(str(args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         processes = PartialState()
         processes.wait_for_everyone()
-        for path in folder.rglob("*"):  # another process may have flushed some files
+        for path in folder.rglob("*"):  # another process may have written some of the files
             _fsync(path)
         processes.wait_for_everyone()
         if args.should_save:
@@ -77,7 +77,7 @@ class CheckpointCallback(TrainerCallback):
 
 
 def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
-    """Write the marker; all other files must be on disk."""
+    """Write the marker, after all other files."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(STATE_NAME)]
     names = [str(path.relative_to(folder)) for path in paths]
     state = {
@@ -96,7 +96,7 @@ def mark(folder: Path, settings: Mapping[str, Any], *, resumable: bool) -> None:
 
 
 def read_state(checkpoint: Path) -> CheckpointState | None:
-    """Read the marker; return None if it is missing or incomplete."""
+    """Return the content of the marker, or None if it is missing or incomplete."""
     try:
         return CheckpointState(**parse_json((checkpoint / STATE_NAME).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -104,7 +104,7 @@ def read_state(checkpoint: Path) -> CheckpointState | None:
 
 
 def flaw_of(checkpoint: Path) -> str:
-    """Return the reason a checkpoint is incomplete, judging by file sizes."""
+    """Return the reason a checkpoint is incomplete, according to the file sizes, or an empty string."""
     state = read_state(checkpoint)
     if state is None:
         return f"{STATE_NAME}, which is written last, is missing"
@@ -118,29 +118,29 @@ def flaw_of(checkpoint: Path) -> str:
 
 
 def damage_of(checkpoint: Path) -> str:
-    """Return the first file whose hash has changed."""
+    """Describe the first file whose hash has changed, or return an empty string."""
     state = read_state(checkpoint)
     stated = state.sha256 if state else {}
     for name, sha256 in _sha256_of(checkpoint, stated).items():
         if sha256 != stated[name]:
-            return f"{name} has sha256 {sha256[:12]}..., expected {stated[name][:12]}..."
+            return f"{name} has SHA-256 {sha256[:12]}..., expected {stated[name][:12]}..."
     return ""
 
 
 def checkpoints_in(folder: Path) -> list[Path]:
-    """Return an output folder's checkpoints, newest first."""
+    """Return the checkpoints in an output folder, newest first."""
     paths = [path for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*") if _NAME.fullmatch(path.name) and path.is_dir()]
     return sorted(paths, key=step_of, reverse=True)
 
 
 def resume_hint(folder: Path) -> str:
-    """Describe what the same command does after a fault."""
+    """Describe what the same command would do after a failure."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 
 
 def step_of(checkpoint: Path) -> int:
-    """Return a checkpoint's optimizer step."""
+    """Return the optimizer step of a checkpoint."""
     match = _NAME.fullmatch(checkpoint.name)
     return int(match[1]) if match else 0
 

@@ -1,4 +1,4 @@
-"""Disk space needed by a run, and handling of disk-full errors."""
+"""Estimate the disk space that a run needs, and handle errors when the disk is full."""
 
 import contextlib
 import errno
@@ -24,11 +24,11 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 _DISK_FULL_MESSAGE = re.compile(r"os error (28|27|122)\b|No space left|PytorchStreamWriter|inline_container")
-"""Messages of safetensors 0.x and torch 2.x, which do not raise OSError when the disk is full."""
+"""Error messages of safetensors 0.x and torch 2.x, which do not raise OSError."""
 
 
 def check_disk_space(trainer: Any, limit: int | None) -> None:
-    """Raise an error if the disk is too small; `limit` is `save_total_limit`."""
+    """Raise ConfigError if there is too little disk space; `limit` is `save_total_limit`."""
     folder, count = Path(str(trainer.args.output_dir)).absolute(), max_checkpoints(trainer, limit)
     weights, states = checkpoint_bytes(trainer)
 
@@ -38,20 +38,20 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
         missing = count * (weights + states) + weights - present
         if missing > free:
             raise ConfigError(
-                f"{trainer.args.output_dir}: training needs {_size(missing)} of disk space "
-                f"({count} checkpoints of {_size(weights + states)} and the judge), but only {_size(free)} is free; "
-                "use a larger disk, a smaller save_total_limit, or save_only_model: true "
-                f"({_size(weights)} each, not resumable)"
+                f"{trainer.args.output_dir}: training needs {_size(missing)} of disk space ({count} checkpoints of "
+                f"{_size(weights + states)} and the judge), but only {_size(free)} is free; use a larger disk, a "
+                f"smaller save_total_limit, or save_only_model: true ({_size(weights)} per checkpoint, but not "
+                "resumable)"
             )
 
     broadcast_from_rank0(check)
 
 
 def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
-    """Return the bytes of weights and small files, and of optimizer states."""
+    """Return the bytes in a checkpoint for weights and small files, and for optimizer states."""
     args = trainer.args
-    halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model
-    # includes the trainer's files; its log grows by about 150 bytes per entry
+    halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model to 16 bits
+    # includes the trainer's files; the log grows by about 150 bytes per entry
     weights = len(trainer.processing_class.backend_tokenizer.to_str(pretty=True).encode()) + 50_000
     elements = trained = 0
     for parameter in trainer.model.parameters():
@@ -64,7 +64,7 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
     if args.save_only_model:
         return weights, 0
     if args.deepspeed_plugin is not None:
-        # two states and the weights in float32; up to stage 2, also the module's weights
+        # two states and the weights in float32; up to ZeRO-2, also the weights of the module
         return weights, 12 * elements + (trained if args.deepspeed_plugin.zero_stage < 3 else 0)
     numbers, width = optimizer_states(str(getattr(args.optim, "value", args.optim)))
     whole = PartialState().distributed_type == DistributedType.FSDP
@@ -72,7 +72,7 @@ def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
 
 
 def max_checkpoints(trainer: Any, limit: int | None) -> int:
-    """Return the maximum, including a checkpoint about to be removed."""
+    """Return the maximum number of checkpoints on disk, including one that is about to be removed."""
     args, steps = trainer.args, last_step(trainer)
     if args.save_strategy == SaveStrategy.NO:
         return 0
@@ -85,13 +85,13 @@ def max_checkpoints(trainer: Any, limit: int | None) -> int:
 
 @contextlib.contextmanager
 def disk_full_as_error(folder: str | Path) -> Iterator[None]:
-    """Turn a library's disk-full error into one that explains how to continue."""
+    """Convert a library's disk-full error into an error that explains how to continue."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
         if getattr(error, "errno", None) not in _DISK_FULL and not _DISK_FULL_MESSAGE.search(str(error)):
             raise
-        way_out = f"free some space; then the same command {resume_hint(Path(folder))}"
+        way_out = f"free some space; the same command then {resume_hint(Path(folder))}"
         raise RunError(f"{folder}: no space left on the disk; {way_out}") from error
 
 

@@ -1,4 +1,4 @@
-"""Direct preference optimization (DPO) of judgments: the `train/dpo.py` trainer.
+"""Direct preference optimization (DPO) on pairs of judgments, for `train/dpo.py`.
 
 Source: Rafailov et al. 2023, Direct Preference Optimization (arXiv 2305.18290).
 """
@@ -24,14 +24,16 @@ from judgelm.training.trainer import JudgeMixin, skip_unlabelled_logits
 
 @dataclass(kw_only=True)
 class DPOArguments(JudgeArguments):
-    """Arguments of `train/dpo.py`; `judgelm.training.rows.dpo` describes the files."""
+    """Arguments for `train/dpo.py`. The files are described in `judgelm.training.rows.dpo`."""
 
     judgments: list[str] = argument(
-        "judgelm-batch runs on those pairs. If the judge was wrong, the label is chosen and the reply rejected.",
+        "judgelm-batch runs on these pairs. If the judge was wrong, the label is chosen and the judge's reply is "
+        "rejected.",
         default_factory=list,
     )
     min_distance: float | None = argument(
-        "Reject a reply if a score is at least this far from the label's. Default: reject it if the winner differs.",
+        "Minimum difference between a reply's score and the label's for the reply to be rejected. By default, a reply "
+        "is rejected if its winner differs.",
         default=None,
     )
 
@@ -45,20 +47,20 @@ class PreferenceTrainer(JudgeMixin, DPOTrainer):
 
 
 def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
-    """Reject options that DPO does not support."""
+    """Raise ConfigError for options that DPO does not support."""
     check_fixed(judge, PLAIN_LOSS, "DPO compares whole judgments")
     if judge.adapter is not None:
-        raise ConfigError("adapter is set, but DPO tunes a full judge; first merge the adapter: train/merge_lora.py")
+        raise ConfigError("adapter is set, but DPO requires a full judge; merge the adapter first: train/merge_lora.py")
     if dpo.padding_free:
-        raise ConfigError("padding_free is true, but TRL 1.16 supports only padded rows for DPO; remove it")
+        raise ConfigError("padding_free is true, but TRL 1.16 supports only padded rows for DPO; remove padding_free")
     if not dpo.beta > 0:
         raise ConfigError(f"beta is {dpo.beta}; expected a number above 0")
 
 
 def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attention) -> Any:
-    """Load a frozen copy of the judge, or return None if TRL 1.16 does not need it.
+    """Load a frozen copy of the judge as the reference model.
 
-    TRL does not need it for an adapter, or for precomputed log-probabilities except under FSDP.
+    Return None for an adapter, or for precomputed log-probabilities without FSDP; TRL 1.16 then does not need it.
     """
     sharded = args.distributed_state.distributed_type == DistributedType.FSDP
     if base.use_peft or (args.precompute_ref_log_probs and not sharded):
@@ -67,7 +69,7 @@ def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attentio
 
 
 def dpo_facts(run: TrainingRun) -> dict[str, Any]:
-    """Facts for the card."""
+    """Return the training details for the judge's card."""
     judge, dpo = run.judge, run.args
     return {
         "method": "dpo",
@@ -80,10 +82,12 @@ def dpo_facts(run: TrainingRun) -> dict[str, Any]:
 
 
 def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
-    """Return the card of the judge to tune."""
+    """Return the card of the judge to fine-tune, or None if it is missing."""
     name = base_name(base)
     if (Path(name) / "adapter_config.json").exists():
-        raise ConfigError(f"{name}: is an adapter; first merge it into its base: train/merge_lora.py {name} -o ...")
+        raise ConfigError(
+            f"{name} is an adapter; merge it into its base model first: train/merge_lora.py {name} -o ..."
+        )
     card = find_card(name, base.model_revision)
     if card is None:
         return None
@@ -91,12 +95,14 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
     if (card.template, [low, high]) != (judge.template, judge.scale):
         raise CardError(
             f"{name}: the judge was trained with template {card.template!r} and scale [{low:g}, {high:g}], but "
-            f"template is {judge.template!r} and scale {judge.scale}; set the card's values"
+            f"template is {judge.template!r} and scale is {judge.scale}; use the values from the card"
         )
     if card.template_sha != get_template(judge.template).sha:
-        raise CardError(f"{name}: template {card.template!r} has changed since this judge was trained; train it again")
+        raise CardError(
+            f"{name}: template {card.template!r} has changed since this judge was trained; retrain the judge"
+        )
     return card
 
 
 class JudgeDPOConfig(PrecisionMixin, DPOConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `DPOConfig`; `bf16` defaults to false on a CPU that emulates bfloat16."""
+    """TRL's `DPOConfig`, with `bf16` off by default on a CPU that emulates bfloat16."""

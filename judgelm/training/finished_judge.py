@@ -1,4 +1,4 @@
-"""Save the finished judge: model, tokenizer, card, and README."""
+"""Save a finished judge: the model, tokenizer, card, and README."""
 
 import json
 import shutil
@@ -20,7 +20,6 @@ from judgelm.training.rows.dataset import ROWS_FOLDER, file_sha
 from judgelm.training.validation import step_of_weights
 
 _RECORDED = ("swap_prob", "reference_drop_prob", "reason_prob", "loss_on", "score_weight", "loss_average")
-"""Arguments recorded in the card under their names."""
 
 
 def save_judge(
@@ -31,9 +30,9 @@ def save_judge(
     facts: Mapping[str, Any] | None = None,
     tuned_from: Card | None = None,
 ) -> None:
-    """Write the judge to the output folder; call this on every process to gather sharded weights.
+    """Write the judge to output_dir. Call this on every process.
 
-    `tuned_from` is the card of a judge that was trained further.
+    `tuned_from` is the card of the judge that training started from, if any.
     """
     folder, rows = str(trainer.args.output_dir), trainer.rows
     metrics = {"metrics": trainer.validation.card_facts(trainer)} if trainer.validation is not None else {}
@@ -70,7 +69,6 @@ def save_judge(
 
 
 def _name_gguf_base(folder: Path, record: GgufRecord) -> GgufBase:
-    """Name an adapter's base by its GGUF file instead of a local path."""
     path = folder / "adapter_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": record.file}
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -102,7 +100,7 @@ def _facts(trainer: Any, judge: JudgeArguments, base: ModelConfig) -> dict[str, 
         "rows_swapped": counts.swapped,
         **{name: getattr(judge, name) for name in _RECORDED},
         "steps": steps,
-        # fewer than configured if training stopped early
+        # lower than configured if training stopped early
         "epochs": rows.schedule.epochs_of(rows.per_epoch) * steps / state.max_steps,
         "global_batch": rows_per_step(args),
         "learning_rate": args.learning_rate,

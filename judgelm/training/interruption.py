@@ -1,7 +1,7 @@
 """Handle interrupted runs: signals and out-of-memory errors.
 
-Signals must reach a training process. `accelerate launch` forwards only SIGTERM, and only in runs with several
-processes, which it kills after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30).
+Signals must reach a training process. `accelerate launch` forwards only SIGTERM, and only in multi-process runs. It
+then kills the processes after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30).
 """
 
 import contextlib
@@ -28,7 +28,7 @@ SAME_REQUEST_S = 2.0
 
 
 class PreemptionCallback(TrainerCallback):
-    """Saves and stops at the end of the step after SIGTERM or SIGUSR1; a second signal kills the process."""
+    """Saves and stops at the end of the step after SIGTERM or SIGUSR1. A second signal kills the process."""
 
     def __init__(self) -> None:
         self.stopped_by: int | None = None
@@ -37,12 +37,12 @@ class PreemptionCallback(TrainerCallback):
 
     @property
     def exit_code(self) -> int:
-        """0, or 128 plus the signal number."""
+        """Exit code of the process: 0, or 128 plus the signal number."""
         return 0 if self.stopped_by is None else 128 + self.stopped_by
 
     @contextlib.contextmanager
     def handle_signals(self) -> Iterator[None]:
-        """Handle signals within the context; call this in the main thread."""
+        """Handle signals within this context. Call this in the main thread."""
         before = [signal.signal(signum, self._receive) for signum in SIGNALS]
         try:
             yield
@@ -51,7 +51,7 @@ class PreemptionCallback(TrainerCallback):
                 signal.signal(signum, handler)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Save a resumable checkpoint and stop if any process received a signal."""
+        """Save a resumable checkpoint and stop if any process has received a signal."""
         received = self._received
         if args.world_size > 1:
             highest = torch.tensor(received, device=args.device)
@@ -64,10 +64,10 @@ class PreemptionCallback(TrainerCallback):
             control.should_evaluate = False
 
     def summary(self, trainer: Any) -> str:
-        """Report the judge's folder, or the step at which training stopped."""
+        """Return where the judge was saved, or the step at which training was stopped."""
         folder, state = trainer.args.output_dir, trainer.state
         if self.stopped_by is None:
-            return f"judge in {folder}"
+            return f"judge saved in {folder}"
         return (
             f"stopped by {signal.Signals(self.stopped_by).name} after step {state.global_step} of {state.max_steps}; "
             f"the same command resumes from {Path(folder) / f'checkpoint-{state.global_step}'}"
@@ -84,7 +84,7 @@ class PreemptionCallback(TrainerCallback):
 
 @contextlib.contextmanager
 def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
-    """Turn an out-of-memory error into one that suggests fixes."""
+    """Convert an out-of-memory error into an error that suggests fixes."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -93,9 +93,9 @@ def out_of_memory_as_error(trainer: Any) -> Iterator[None]:
         args, state = trainer.args, trainer.state
         message = str(error).partition("\n")[0] or type(error).__name__
         raise RunError(
-            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); lower "
-            f"per_device_train_batch_size (now {args.per_device_train_batch_size}) and raise "
-            f"gradient_accumulation_steps (now {args.gradient_accumulation_steps}) to keep the same batch, or set "
-            "gradient_checkpointing: true; `judgelm doctor --train` estimates both; the run then "
+            f"{args.output_dir}: out of memory in step {state.global_step + 1} of {state.max_steps} ({message}); "
+            f"lower per_device_train_batch_size (now {args.per_device_train_batch_size}) and raise "
+            f"gradient_accumulation_steps (now {args.gradient_accumulation_steps}) to keep the same batch size, or "
+            "set gradient_checkpointing: true; `judgelm doctor --train` estimates the memory for both; the run then "
             f"{resume_hint(Path(args.output_dir))}"
         ) from error

@@ -1,4 +1,4 @@
-"""Run a model in training with the transformers engine."""
+"""Run a model with the transformers engine during training."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -13,9 +13,10 @@ from judgelm.errors import EngineError
 
 
 class LiveModel:
-    """Wraps a model in training with the interface that the transformers engine needs.
+    """Gives a model in training the interface that the transformers engine requires.
 
-    With sharded weights (`in_step`), a pass needs all processes, so finished ones run idle passes until all are done.
+    If the weights are sharded (`in_step`), each forward pass needs all processes, so finished processes run idle passes
+    until all are done.
     """
 
     def __init__(self, model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> None:
@@ -27,7 +28,7 @@ class LiveModel:
         self._in_step = in_step
 
     def __call__(self, **inputs: Any) -> Any:
-        """Run one pass outside inference mode, because gathered weights outlive the pass."""
+        """Run one forward pass outside inference mode, because gathered weights outlive the pass."""
         with torch.inference_mode(False), torch.no_grad():
             if not self._in_step:
                 return self._forward(**inputs)
@@ -38,7 +39,7 @@ class LiveModel:
                 raise EngineError(f"out of memory while judging: {error}; set eval_pairs: 0") from error
 
     def finish(self) -> None:
-        """Run idle passes until the other processes have finished."""
+        """Run idle passes until all other processes have finished."""
         if not self._in_step:
             return
         with torch.inference_mode(False), torch.no_grad():
@@ -60,7 +61,7 @@ def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, 
     model.config._attn_implementation = ATTENTION_NAME
     model.eval()
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # the engine would count training's cached memory as used
+        torch.cuda.empty_cache()  # otherwise, the engine would count cached memory from training as used
     try:
         live = LiveModel(model, forward, device=device, in_step=in_step)
         yield live
@@ -72,7 +73,7 @@ def unwrapped(model: Any, forward: Callable[..., Any], *, device: torch.device, 
 
 @contextmanager
 def preserve_random_state() -> Iterator[None]:
-    """Restore all random states on exit so that training is not affected."""
+    """Restore all random states on exit, so that training is not affected."""
     python, array = random.getstate(), np.random.get_state()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:

@@ -1,7 +1,7 @@
 """Speed up LoRA layers on a CPU.
 
-The products with A and B are added in place to the product with W, which is converted to oneDNN's layout once if memory
-allows. Results match PEFT's up to rounding.
+The products with A and B are added in place to the product with W. W is converted once to oneDNN's layout if there is
+enough memory. The results match PEFT up to rounding errors.
 """
 
 from functools import partial
@@ -15,12 +15,11 @@ from transformers import Trainer
 from judgelm.engines.dtype import available_bytes
 from judgelm.engines.transformers.layers import is_packable
 
-_COPIES_SHARE = 0.25
-"""Maximum share of free memory for packed weights."""
+_COPIES_SHARE = 0.25  # of free memory
 
 
 def speed_up_lora(trainer: Trainer) -> int:
-    """Replace the forward pass of plain LoRA layers on the CPU, and return their number."""
+    """Replace the forward pass of plain LoRA layers on the CPU, and return the number of layers replaced."""
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled or trainer.model is None:
         return 0
     layers = [module for module in trainer.model.modules() if isinstance(module, LoraLinear) and _is_plain(module)]
@@ -33,13 +32,13 @@ def speed_up_lora(trainer: Trainer) -> int:
 
 
 class FrozenWeight:
-    """A frozen weight in oneDNN's layout and the dtype last used."""
+    """A frozen weight in oneDNN's layout and in the dtype that was used last."""
 
     def __init__(self) -> None:
         self._packed: tuple[torch.dtype, Tensor, Tensor] | None = None
 
     def packed(self, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
-        """Return the weight packed for forward and backward, or None if this CPU lacks kernels for the dtype."""
+        """Return the weight packed for forward and backward, or None if this CPU has no kernels for the dtype."""
         if self._packed is None or self._packed[0] != dtype:
             plain = weight.detach().to(dtype)
             if not is_packable(plain):
@@ -59,7 +58,7 @@ def _is_plain(layer: LoraLinear) -> bool:
 
 
 def _forward(layer: LoraLinear, frozen: FrozenWeight | None, x: Tensor) -> Tensor:
-    """W x + b + s B A x, shape (..., out)."""
+    """Return W x + b + s B A x, with shape (..., out)."""
     if layer.disable_adapters or layer.merged:
         result: Tensor = LoraLinear.forward(layer, x)
         return result

@@ -1,7 +1,7 @@
-"""Estimate the GPU memory of fine-tuning for `judgelm doctor --train`, without weights or a GPU.
+"""Estimate the GPU memory needed for fine-tuning (`judgelm doctor --train`), without weights or a GPU.
 
-Model states follow ZeRO (Rajbhandari et al., 2020) and DeepSpeed's estimators. Activations are those that autograd
-keeps for a Llama block (compare Korthikanti et al., 2022).
+Model states follow ZeRO (Rajbhandari et al., 2020) and DeepSpeed's estimators. Activations are the tensors that
+autograd keeps for a Llama block (compare Korthikanti et al., 2022).
 """
 
 import re
@@ -22,11 +22,11 @@ from judgelm.yaml_files import read_yaml
 Sharding = Literal["ddp", "zero2", "zero3", "fsdp"]
 
 USABLE_SHARE = 0.95
-"""Usable share; the allocator loses the rest to fragmentation."""
+"""Usable share of GPU memory; the rest is lost to fragmentation."""
 RESERVE_BYTES = 3 << 29
-"""CUDA context, cuBLAS and NCCL workspaces."""
+"""CUDA context, and cuBLAS and NCCL workspaces."""
 _BUCKET, _MAX_LIVE, _HEAD_TILE = 500_000_000, 1_000_000_000, 4096
-_DROPOUT_BYTES = 3  # a LoRA layer's input after dropout, and the dropout mask
+_DROPOUT_BYTES = 3  # the input of a LoRA layer after dropout, and the dropout mask
 _QUANTISED_BYTES = {"none": 0.0, "8bit": 1.0, "4bit": 0.5 + 4 / 64}  # nf4: one float32 scale per 64 weights
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
 _OTHER_RECIPES = {
@@ -43,12 +43,11 @@ class ModelSizes:
     """Sizes of a causal language model, in parameters and features.
 
     Attributes:
-        total: all parameters, counting shared ones once.
-        linear: parameters of linear layers except the output head.
+        total: all parameters, counting shared parameters once.
+        linear: parameters of linear layers, excluding the output head.
         largest_module: parameters of the largest module that ZeRO-3 gathers.
-        block: parameters of a transformer block.
-        query: heads x head width; `key_value` is defined likewise.
-        adapter_inputs: input features of the adapted layers in a block.
+        query: number of heads x head width; `key_value` is the same for keys and values.
+        adapter_inputs: input features of all adapted layers in one block.
     """
 
     total: int
@@ -71,10 +70,8 @@ class TrainingSetup:
 
     Attributes:
         prompts: sequences per row.
-        weight_bytes: bytes per parameter as loaded.
-        compute_bytes: bytes per activation.
-        state_numbers: optimizer values per parameter; 2 for Adam.
-        state_bytes: bytes per optimizer value (None: same as the parameters).
+        state_numbers: optimizer states per parameter (2 for Adam).
+        state_bytes: bytes per optimizer state (None: same as the parameters).
     """
 
     window: int
@@ -90,9 +87,9 @@ class TrainingSetup:
 
 
 class GpuMemory(NamedTuple):
-    """Peak bytes on one GPU if every row fills the window.
+    """Peak bytes on one GPU if every row fills the context window.
 
-    `loss` covers either a recomputed block or the logits and their loss, whichever is larger.
+    `loss` is either a recomputed block or the logits and their loss, whichever is larger.
     """
 
     weights: float
@@ -106,16 +103,18 @@ class GpuMemory(NamedTuple):
 
 
 def read_setup(path: Path, changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], TrainingSetup]:
-    """Return a YAML file's fields after `changes`, and the memory settings."""
+    """Return the fields of a YAML file after applying `changes`, and the settings that affect memory."""
     values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected a mapping, as in configs/train/demo.yaml")
     values |= changes
     for recipe, names in _OTHER_RECIPES.items():
         if only := next((name for name in names if name in values), None):
-            raise ConfigError(f"{path}: {only} belongs to {recipe}, which cannot be estimated; use train/sft.py")
+            raise ConfigError(
+                f"{path}: {only} is an argument of {recipe}, whose memory cannot be estimated; use train/sft.py"
+            )
     if values.get("attn_implementation") == "eager":
-        raise ConfigError(f"{path}: attn_implementation eager cannot be estimated; use sdpa, or remove it")
+        raise ConfigError(f"{path}: cannot estimate memory for attn_implementation eager; use sdpa, or remove it")
     dtype = str(values.get("dtype") or "auto") if "dtype" in values else "float32"
     if dtype not in _DTYPES:
         raise not_found(f"{path}: dtype", dtype, _DTYPES)
@@ -145,7 +144,7 @@ def _positive(values: Mapping[str, Any], name: str, default: int, path: Path) ->
 
 
 def memory_of(model: ModelSizes, setup: TrainingSetup, *, gpus: int = 1, sharding: Sharding = "ddp") -> GpuMemory:
-    """Return the bytes on one GPU by purpose."""
+    """Return the peak bytes on one GPU by purpose."""
     states = _torch_states if sharding in ("ddp", "fsdp") else _zero_states
     stored, recomputed = _activations(model, setup, sharding)
     memory = states(model, setup, gpus, sharding)
@@ -158,7 +157,7 @@ def _frozen_bytes(model: ModelSizes, setup: TrainingSetup, width: int) -> tuple[
 
 
 def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    """Like DeepSpeed's estimators, count 16- and 32-bit gradients for ZeRO-2, and 32-bit gradients for ZeRO-3."""
+    """Like DeepSpeed's estimators, count 16- and 32-bit gradients for ZeRO-2, but only 32-bit ones for ZeRO-3."""
     width, trained = setup.compute_bytes, model.adapter if setup.lora else model.total
     base, quantised = _frozen_bytes(model, setup, width)
     held = base + (width * model.adapter if setup.lora else 0)
@@ -173,7 +172,7 @@ def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: S
 
 
 def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    adapter_width = 4 if setup.quantisation == "none" else 2  # PEFT's default, and TRL's for a quantized base
+    adapter_width = 4 if setup.quantisation == "none" else 2  # PEFT's default; TRL uses 2 bytes for a quantised base
     trained = model.adapter if setup.lora else model.total
     width = adapter_width if setup.lora else setup.weight_bytes
     base, quantised = _frozen_bytes(model, setup, setup.weight_bytes)
@@ -190,10 +189,10 @@ def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: 
 
 
 def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) -> tuple[int, int]:
-    """Return the bytes kept from forward to backward, and the bytes of the recomputed block.
+    """Return the bytes kept between the forward and backward passes, and the bytes of the recomputed block.
 
-    A block keeps the input, normed and scaled output of both norms; queries, keys, values, and attention output; and
-    gate, its activation, up, and their product.
+    A block keeps the input and the normalised and scaled outputs of both norms; queries, keys, values, and attention
+    output; and the gate, its activation, the up projection, and their product.
     """
     width, tokens = setup.compute_bytes, setup.micro_batch * setup.prompts * setup.window
     mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast keeps the residual stream in float32
@@ -217,7 +216,7 @@ def _llama(hidden: int, layers: int, heads: int, intermediate: int) -> dict[str,
     return {"vocab_size": 32_000, "intermediate_size": intermediate, **sizes}
 
 
-SHAPES = {  # Touvron et al., 2023, Table 2; MLP widths are from the released configs
+SHAPES = {  # Touvron et al., 2023, Table 2; the MLP widths are from the released configs
     "llama-7b": _llama(4096, 32, 32, 11_008),
     "llama-13b": _llama(5120, 40, 40, 13_824),
     "llama-33b": _llama(6656, 60, 52, 17_920),
@@ -225,7 +224,7 @@ SHAPES = {  # Touvron et al., 2023, Table 2; MLP widths are from the released co
 
 
 def sizes_of(values: Mapping[str, Any], shape: str = "") -> ModelSizes:
-    """Return the base's sizes; a `shape` from `SHAPES` replaces its config."""
+    """Return the sizes of the base model, or of a `shape` from `SHAPES`."""
     config = _config(values, shape).get_text_config()
     build: Any = AutoModelForCausalLM.from_config  # untyped in transformers
     with torch.device("meta"):
@@ -260,16 +259,16 @@ def _config(values: Mapping[str, Any], shape: str) -> Any:
         return LlamaConfig(**SHAPES[shape])
     model = values.get("model_name_or_path")
     if not isinstance(model, str):
-        raise ConfigError("model_name_or_path is missing; add --set model_name_or_path=BASE (folder or hub ID)")
+        raise ConfigError("model_name_or_path is missing; add --set model_name_or_path=BASE (a folder or hub ID)")
     try:
         return AutoConfig.from_pretrained(model, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
-        raise ModelError(f"{model}: {reason}; download it, or pass --shape {' or '.join(SHAPES)}") from error
+        raise ModelError(f"{model}: {reason}; download the model, or pass --shape {' or '.join(SHAPES)}") from error
 
 
 def _parameters(module: Any) -> int:
-    return sum(tensor.numel() for tensor in module.parameters())  # parameters() yields shared ones once
+    return sum(tensor.numel() for tensor in module.parameters())  # parameters() yields shared parameters only once
 
 
 def _adapter(model: Any, values: Mapping[str, Any]) -> tuple[int, int]:
@@ -278,7 +277,7 @@ def _adapter(model: Any, values: Mapping[str, Any]) -> tuple[int, int]:
 
     targets = values.get("lora_target_modules") or None
     if isinstance(targets, list) and len(targets) == 1:
-        targets = targets[0]  # TRL passes a single entry as a string, which PEFT reads as a pattern
+        targets = targets[0]  # TRL passes a single entry as a string, which PEFT treats as a pattern
     try:
         get_peft_model(model, LoraConfig(r=int(values.get("lora_r", 16)), target_modules=targets))
     except (ValueError, TypeError, re.error) as error:

@@ -1,4 +1,4 @@
-"""Padding-free training, which concatenates rows if the attention supports it."""
+"""Padding-free training, in which rows are concatenated if the attention implementation supports it."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ from judgelm.errors import ConfigError
 def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
     """Decide whether to concatenate rows instead of padding them, set up the attention, and describe the layout.
 
-    judgelm's packed attention replaces sdpa, and FlashAttention if `trees` of score lines follow the rows.
+    judgelm's packed attention replaces sdpa. If score-line `trees` follow the rows, it replaces FlashAttention as well.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
     obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)
     if obstacle and args.padding_free:
-        raise ConfigError(f"padding_free is true, but rows must be padded: {obstacle}; remove it")
+        raise ConfigError(f"padding_free is true, but rows must be padded: {obstacle}; remove padding_free")
     if obstacle or args.padding_free is False:
         args.padding_free = False
         return f"padded rows ({obstacle or 'padding_free is false'})"
@@ -29,19 +29,20 @@ def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
 
 
 def packing_obstacle(model: Any, args: Any, *, trees: bool = False) -> str:
-    """Return the reason judgelm's packed attention cannot train the model, or an empty string."""
+    """Return the reason the model cannot be trained with judgelm's packed attention, or an empty string."""
     config, attention = model.config, model.config._attn_implementation
     text, kind = config.get_text_config(), config.model_type
     dropout = [name for name, rate in text.to_dict().items() if "att" in name and "drop" in name and rate]
     both_ways = getattr(text, "use_bidirectional_attention", not getattr(text, "is_causal", 1))
     reasons = {
-        f"its attention is {attention}, not sdpa": attention not in ("sdpa", ATTENTION_NAME),
+        f"the attention implementation is {attention}, not sdpa": attention not in ("sdpa", ATTENTION_NAME),
         f"{kind} models are not text-only": text is not config,
         f"the attention of {kind} layers cannot be replaced": not runs_packed(model),
         f"{kind} layers use attention sinks": any(name.endswith("sinks") for name, _ in model.named_parameters()),
         f"{kind} attention is not causal": both_ways,
-        f"it uses attention dropout ({', '.join(dropout)})": dropout,
-        "score lines do not support a sliding window": trees and getattr(text, "sliding_window", None) is not None,
+        f"the model uses attention dropout ({', '.join(dropout)})": dropout,
+        "score lines do not support sliding-window attention": trees
+        and getattr(text, "sliding_window", None) is not None,
         "torch_compile would recompile for every new number of tokens": args.torch_compile,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")

@@ -1,7 +1,7 @@
-"""Choose numeric formats for training on a CPU, and configure TF32.
+"""Choose dtypes for training on a CPU, and configure TF32.
 
-TRL 1.16 trains in bf16 by default, which is slow on CPUs without bfloat16 instructions. On these, `bf16` defaults to
-false. A resumed run keeps its formats.
+TRL 1.16 trains in bf16 by default, which is slow on CPUs without bfloat16 instructions. On these CPUs, `bf16` is off by
+default. A resumed run keeps its dtypes.
 """
 
 import os
@@ -29,12 +29,12 @@ from judgelm.training.checkpoints import checkpoints_in, flaw_of, read_state
 from judgelm.training.process_group import broadcast_from_rank0
 
 _TRAINED_BYTES = 12
-"""Bytes per trained weight for the gradient and AdamW's two states."""
+"""Bytes for each trained weight: the gradient and the two states of AdamW."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Precision:
-    """Formats of matrix products (`bf16`) and base weights (`dtype`)."""
+    """Precision settings: `bf16` for matrix products and `dtype` for the base weights."""
 
     bf16: bool
     dtype: str | None
@@ -42,7 +42,7 @@ class Precision:
 
 
 def settle_precision(judge: Any, args: Any, model: ModelConfig) -> tuple[str, ...]:
-    """Set formats missing from the config, and return notes for the user."""
+    """Choose dtypes that the config does not set, and return notes for the user."""
     if args.device.type != "cpu":
         return ()
     settled = broadcast_from_rank0(lambda: _settled(judge, args, model))
@@ -57,7 +57,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
     recorded = _recorded(judge, args)
     quantized = model.load_in_4bit or model.load_in_8bit
     bf16, dtype = bool(args.bf16), model.dtype
-    if recorded:  # resuming fails later if they differ from the config
+    if recorded:  # if they differ from the config, resuming fails later
         bf16 = bool(recorded.get("bf16", bf16)) if is_open else bf16
         dtype = recorded.get("dtype", dtype) if dtype == "auto" else dtype
         is_open = False
@@ -65,7 +65,7 @@ def _settled(judge: Any, args: Any, model: ModelConfig) -> Precision:
         options = {"revision": model.model_revision, "trust_remote_code": args.trust_remote_code}
         config = AutoConfig.from_pretrained(base_name(model), **options)
     except (OSError, ValueError, KeyError):
-        return Precision(bf16=bf16, dtype=dtype)  # the error is reported when the model loads
+        return Precision(bf16=bf16, dtype=dtype)  # the error is reported when the model is loaded
     notes = []
     if not quantized and not recorded:
         dtype, note = _weights(model, config, args)
@@ -104,9 +104,9 @@ def _recorded(judge: Any, args: Any) -> dict[str, Any]:
 
 
 def agree_on_tf32() -> None:
-    """Set torch's old TF32 switch to match the new one.
+    """Make torch's old TF32 switch match the new one.
 
-    transformers 5.19 sets only the new switch; torch 2.9 and later then fails when `torch_compile` reads the old one.
+    transformers 5.19 sets only the new switch. With torch 2.9 and later, `torch_compile` then fails on the old switch.
     """
     if getattr(torch.backends, "fp32_precision", None) == "tf32":
         torch.set_float32_matmul_precision("high")
@@ -114,7 +114,7 @@ def agree_on_tf32() -> None:
 
 
 class PrecisionMixin:
-    """Mixin for TRL's configs that records whether `bf16` was set, and sets TF32."""
+    """Mixin for TRL's configs. It records whether `bf16` was set, and sets TF32."""
 
     bf16: bool | None
     fp16: bool

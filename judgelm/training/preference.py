@@ -1,11 +1,11 @@
-"""The `train/preference.py` trainer, which optimises P(first better) directly."""
+"""Train judges on P(first better) directly, for `train/preference.py`."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
@@ -23,30 +23,36 @@ _COLUMNS = ("prompt_ids", "second_ids", "preference", "first_right", "second_rig
 
 @dataclass(kw_only=True)
 class PreferenceArguments(JudgeArguments):
-    """Arguments of `train/preference.py`; each pair needs a `preference`, scores, or a winner."""
+    """Arguments for `train/preference.py`. Each pair needs a `preference`, scores, or a winner."""
 
-    template: str = argument("Prompt template. Default: the template for the reading, or judgelm-v1.", default="")
+    template: str = argument("Prompt template. By default, the template for the reading, or judgelm-v1.", default="")
     reading: str | None = argument(
-        "score-line, or a verdict-word probability: letters, yes-no, grade. Default: the template's.", default=None
+        "score-line, or the verdict-word readings letters, yes-no, and grade. Default: the template's reading.",
+        default=None,
     )
-    reason_prob: float = argument("Always 0: preferences do not teach reasons.", default=0.0)
+    reason_prob: float = argument("Always 0, because training on preferences does not use reasons.", default=0.0)
     both_orders: bool = argument(
-        "Show each pair in both orders. false: show it once, swapped with swap_prob, without the consistency term.",
+        "Show each pair in both orders. If false, each pair is shown once, swapped with probability swap_prob, and "
+        "the loss has no consistency term.",
         default=True,
     )
     consistency_weight: float = argument(
-        "Weight of the squared difference in P(first better) between orders.", default=0.5
+        "Weight of the squared difference between P(first better) in the two orders.", default=0.5
     )
     score_line_weight: float = argument(
-        "Weight of the score line's NLL, which keeps replies parseable; see score_line_mass.",
+        "Weight of the score line's negative log-likelihood, which keeps replies parseable. Check score_line_mass in "
+        "the logs.",
         default=0.1,
     )
     word_weight: float = argument(
-        "Weight of the verdict words' negative log-probability, which keeps replies parseable; see word_mass.",
+        "Weight of the verdict words' negative log-likelihood, which keeps replies parseable. Check word_mass in the "
+        "logs.",
         default=0.1,
     )
     pointwise_weight: float = argument(
-        "For yes-no: weight of the cross entropy between P(yes) and an answer's score, scaled to 0 to 1.", default=0.0
+        "For yes-no only: weight of the cross entropy between P(yes) and each answer's score, rescaled to the range 0 "
+        "to 1.",
+        default=0.0,
     )
 
     trains_words: ClassVar[bool] = True
@@ -56,8 +62,8 @@ class PreferenceArguments(JudgeArguments):
             self.template = self.reading if self.reading not in (None, "score-line") else JudgeArguments.template
         template = get_template(self.template)
         if self.reading not in (None, template.reading):
-            found = f"reading {template.reading}, not {self.reading}"
-            raise ConfigError(f"template {template.id} has {found}; remove one of the two")
+            found = f"but template {template.id} uses reading {template.reading}"
+            raise ConfigError(f"reading is {self.reading}, {found}; remove one of the two")
         self.reading = template.reading
 
 
@@ -71,7 +77,7 @@ class _PairTrainer(SFTTrainer):
         args.completion_only_loss = False
         self.padding = settle_padding(model, args, trees=not get_template(judge.template).reads_words)
         objective = self._objective = objective_of(judge, processing_class, args.padding_free)
-        args.padding_free = False  # TRL 1.16 rejects custom collators, such as the objective, with padding_free
+        args.padding_free = False  # TRL 1.16 rejects custom collators such as this one if padding_free is set
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
         speed_up_lora(self)
         self.model_accepts_loss_kwargs = True  # compute_loss divides by the number of pairs in the step
@@ -84,7 +90,6 @@ class _PairTrainer(SFTTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Return the mean loss of the pairs, or their sum divided by the number of pairs in the step."""
         outputs = model(**self._objective.model_inputs(inputs, self.model.dtype), use_cache=False)
         losses, metrics = self._objective.losses(outputs.logits, inputs)
         if num_items_in_batch is None:
@@ -107,11 +112,11 @@ class _PairTrainer(SFTTrainer):
 
 
 class DistributionTrainer(JudgeMixin, _PairTrainer):
-    """The trainer that optimises P(first better)."""
+    """Trainer that optimises P(first better) directly."""
 
 
 def objective_of(judge: PreferenceArguments, tokenizer: Any, padding_free: bool) -> ScoreLineObjective | WordObjective:
-    """Return the collator and loss for the judge's reading."""
+    """Return the objective, which collates rows and computes their loss, for the judge's reading."""
     scale = (judge.scale[0], judge.scale[1])
     template = get_template(judge.template)
     if not template.reads_words:
@@ -128,38 +133,43 @@ _WEIGHTS = {
     "yes-no": ("word_weight", "pointwise_weight"),
     "grade": ("word_weight",),
 }
-"""Loss weights by reading."""
 
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:
-    """Reject negative weights and options that this reading does not support."""
+    """Raise ConfigError for negative weights and for options that the reading does not support."""
     template = get_template(judge.template)
     if template.reads_alone and not judge.both_orders:
-        raise ConfigError(f"both_orders: reading {template.reading} shows one answer per prompt; remove it")
+        raise ConfigError(
+            f"both_orders is false, but reading {template.reading} shows one answer per prompt; remove both_orders"
+        )
     if template.takes_criterion:
-        raise ConfigError(f"template {template.id} needs a criterion, which rows do not have; use {template.reading}")
+        raise ConfigError(
+            f"template {template.id} requires a criterion, but training rows have none; use {template.reading}"
+        )
     if template.reading not in _WEIGHTS:
-        raise ConfigError(f"template {template.id} reasons first; use train/grpo.py or another template")
-    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 0.0}, "preferences do not train replies")
+        raise ConfigError(f"template {template.id} asks for reasons first; use train/grpo.py or a different template")
+    check_fixed(judge, PLAIN_LOSS | {"reason_prob": 0.0}, "preference training does not train on replies")
     for name in sorted({name for names in _WEIGHTS.values() for name in names}):
         check_not_negative(judge, name)
         if name not in _WEIGHTS[template.reading] and getattr(judge, name) != getattr(PreferenceArguments, name):
-            raise ConfigError(f"{name} is set, but reading {template.reading} does not use it; remove it")
+            raise ConfigError(f"{name} is set, but has no effect for reading {template.reading}; remove {name}")
 
 
 def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> Attention | None:
-    """Return sdpa or eager, which support the score-line mask, or None for verdict words."""
+    """Return sdpa or eager, because the score-line mask requires one of them, or None for verdict words."""
     if get_template(judge.template).reads_words:
         return None
     requested = requested_attention(base, args)
     if requested not in (None, "sdpa", "eager"):
-        raise ConfigError(f"attn_implementation is {requested!r}; score lines need a custom mask; use sdpa or eager")
+        raise ConfigError(
+            f"attn_implementation is {requested!r}, but score lines require a custom mask; use sdpa or eager"
+        )
     implementation = requested or "sdpa"
-    return Attention(implementation, f"{implementation} (score lines use a custom mask)")
+    return Attention(implementation, f"{implementation} (score lines require a custom mask)")
 
 
 def preference_facts(run: TrainingRun) -> dict[str, Any]:
-    """Facts for the card."""
+    """Return the training details for the judge's card."""
     template = get_template(run.judge.template)
     names = (*(() if template.reads_alone else ("both_orders",)), *_WEIGHTS[template.reading])
     return {"method": "preference"} | {name: getattr(run.judge, name) for name in names}

@@ -1,7 +1,7 @@
-"""Process connections, shared decisions, and stale locks from extension builds.
+"""Connect processes, make decisions for all of them, and remove stale locks from extension builds.
 
-A killed build of a torch extension leaves its `lock` file behind, and other processes then wait forever (torch 2.x,
-`torch/utils/file_baton.py`).
+If the build of a torch extension is killed, its `lock` file remains, and other processes wait for it forever (torch
+2.x, `torch/utils/file_baton.py`).
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _POLL_S = 1.0
 
 
 def connect_processes(args: Any, log: Callable[[str], object]) -> None:
-    """Check that all started processes train together; `log` reports stale locks."""
+    """Check that all started processes train together, and remove stale locks, which are passed to `log`."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != args.world_size:
         found = f"the trainer sees {args.world_size}"
@@ -32,15 +32,15 @@ def connect_processes(args: Any, log: Callable[[str], object]) -> None:
     if args.deepspeed_plugin is not None:
         remove_stale_locks(log)
     if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:
-        import deepspeed  # imports slowly; on a CPU, accelerate 1.x does not pass the processes to DeepSpeed 0.17
+        import deepspeed  # slow to import; on a CPU, accelerate 1.x does not pass the processes to DeepSpeed 0.17
 
         deepspeed.init_distributed(dist_backend="gloo", verbose=False)
 
 
 def end_processes(trainer: Any, code: int) -> None:
-    """Close connections between processes; on the CPU, exit immediately with `code`.
+    """Close connections between processes. On the CPU, exit immediately with `code`.
 
-    Open connections (torch 2.x) can call abort() at shutdown. On the CPU, so can gloo and DeepSpeed 0.17 threads.
+    With torch 2.x, open connections can call abort() at shutdown. So can gloo and DeepSpeed 0.17 threads on the CPU.
     """
     if trainer.accelerator.num_processes > 1:
         trainer.accelerator.end_training()
@@ -51,7 +51,7 @@ def end_processes(trainer: Any, code: int) -> None:
 
 
 def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_TIMEOUT_S) -> None:
-    """Remove stale locks from each machine's extension cache; call this on every connected process."""
+    """Remove stale locks from the extension cache of each machine. Call this on every connected process."""
     state = PartialState()
     with state.local_main_process_first():
         if state.is_local_main_process:
@@ -60,7 +60,7 @@ def remove_stale_locks(log: Callable[[str], object], *, timeout_s: float = LOCK_
 
 
 def build_root() -> Path:
-    """Return the folder where torch builds extensions."""
+    """Return the folder in which torch builds extensions."""
     from torch.utils.cpp_extension import _get_build_directory  # imports setuptools, which is slow
 
     return Path(_get_build_directory("", verbose=False))
@@ -71,13 +71,16 @@ def _remove_if_stale(lock: Path, log: Callable[[str], object], timeout_s: float)
     while (idle_s := _idle_s(lock)) is not None and not _is_open(lock):
         if idle_s >= timeout_s:
             lock.unlink(missing_ok=True)
-            log(f"removed {lock}: an interrupted build left it {idle_s / 60:.0f} minutes ago, and no process holds it")
+            log(
+                f"removed {lock}: it was left {idle_s / 60:.0f} minutes ago by an interrupted build, and no process "
+                "holds it"
+            )
             return
         if not waiting:
             waiting = True
             log(
-                f"{lock}: no local process holds this lock, but another machine may; waiting "
-                f"{timeout_s - idle_s:.0f} s for a change in its folder; delete the lock if nothing builds there"
+                f"{lock}: no local process holds this lock, but another machine might; waiting "
+                f"{timeout_s - idle_s:.0f} s for changes in its folder; delete the lock if no build is running"
             )
         time.sleep(_POLL_S)
 
@@ -87,7 +90,7 @@ def _idle_s(lock: Path) -> float | None:
         return None
     changed = lock.parent.stat().st_mtime
     for path in lock.parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a compiler's temporary file
+        with contextlib.suppress(FileNotFoundError):  # a temporary file of the compiler
             changed = max(changed, path.stat().st_mtime)
     return time.time() - changed
 
@@ -104,7 +107,7 @@ T = TypeVar("T")
 
 
 def broadcast_from_rank0(function: Callable[[], T]) -> T:
-    """Run the function on the first process, and return or raise its result on every process."""
+    """Run the function on the first process, then return its result or raise its error on every process."""
     outcome: list[Any] = [None, None]
     if PartialState().is_main_process:
         try:
@@ -119,6 +122,6 @@ def broadcast_from_rank0(function: Callable[[], T]) -> T:
 
 
 def require_shared_disk(checkpoint: Path) -> None:
-    """Raise an error if a machine cannot see the checkpoint, since it would start from the first row."""
+    """Raise RunError if any machine cannot see the checkpoint, because it would start from the first row."""
     if not all(gather_object([checkpoint.is_dir()])):
-        raise RunError(f"{checkpoint}: not found on every machine; put output_dir on a disk that all machines share")
+        raise RunError(f"{checkpoint}: not found on every machine; set output_dir to a folder that all machines share")

@@ -21,23 +21,22 @@ _DECISIVE = (
     "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "optim", "optim_args", "adam_beta1",
     "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "optim_target_modules", "model_init_kwargs",
     "bf16", "fp16", "neftune_noise_alpha", "label_smoothing_factor", "router_aux_loss_coef", "disable_dropout",
-    # DPO's loss and reference
+    # loss and reference model of DPO
     "loss_type", "loss_weights", "beta", "label_smoothing", "ld_alpha", "f_divergence_type",
     "f_alpha_divergence_coef", "use_weighting", "discopop_tau", "sync_ref_model", "ref_model_mixup_alpha",
     "ref_model_sync_steps",
-    # GRPO's generation and loss
+    # generation and loss of GRPO
     "num_generations", "max_completion_length", "steps_per_generation", "temperature", "top_p", "top_k", "min_p",
     "repetition_penalty", "use_vllm", "epsilon", "epsilon_high", "scale_rewards", "importance_sampling_level",
     "mask_truncated_completions", "entropy_coef",
 )  # fmt: skip
-"""Trainer arguments that affect the result; batch, order, and length are recorded separately."""
+"""Trainer arguments that affect the result. Batch size, row order, and length are recorded separately."""
 
 
 _WITHOUT_EFFECT = (
     "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
     "attn_implementation", "trust_remote_code",
 )  # fmt: skip
-"""Arguments that do not affect the result or are recorded separately."""
 
 
 _WEIGHTS = ("config.json", "model*.safetensors*", "adapter_config.json", "adapter_model.safetensors")
@@ -48,7 +47,7 @@ _ANOTHER_FOLDER = "choose another output_dir, or set overwrite_output_dir: true"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingPoint:
-    """The checkpoint to resume from (None: start over), notes for the user, and the run's settings."""
+    """The checkpoint to resume from (None: start from scratch), notes for the user, and the run's settings."""
 
     checkpoint: str | None = None
     notes: tuple[str, ...] = ()
@@ -89,7 +88,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
 
 
 def sharding_of(args: Any) -> str | None:
-    """Return None if every process has the full optimizer."""
+    """Return how the optimizer is sharded, or None if every process has all of it."""
     if args.deepspeed_plugin is not None:
         return f"zero{args.deepspeed_plugin.zero_stage}"
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
@@ -97,14 +96,14 @@ def sharding_of(args: Any) -> str | None:
 
 
 def refuse_finished(judge: Any, args: Any) -> None:
-    """Raise an error rather than overwrite a finished judge without `overwrite_output_dir`."""
+    """Raise RunError if a finished judge would be overwritten without `overwrite_output_dir`."""
     folder = Path(str(args.output_dir))
     if not judge.overwrite_output_dir and (folder / CARD_NAME).exists():
         raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); {_ANOTHER_FOLDER}")
 
 
 def skip_if_done(trainer: Any, start: StartingPoint) -> None:
-    """Skip training if the checkpoint is the last; transformers 5.x would train one more step."""
+    """Skip training if the checkpoint is from the last step; transformers 5.x would train one more step."""
     if start.checkpoint is None:
         return
     last, rows = last_step(trainer), trainer.train_dataset
@@ -114,14 +113,14 @@ def skip_if_done(trainer: Any, start: StartingPoint) -> None:
 
 
 def last_step(trainer: Any) -> int:
-    """Return the run's last optimizer step."""
+    """Return the last optimizer step of the run."""
     args = trainer.args
     whole: int = math.ceil(args.num_train_epochs * math.ceil(len(trainer.train_dataset) / rows_per_step(args)))
     return int(args.max_steps) if args.max_steps > 0 else whole
 
 
 def choose_start(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> StartingPoint:
-    """Choose the starting point, removing incomplete and damaged checkpoints, or all with `overwrite`."""
+    """Choose the starting point. Remove incomplete and damaged checkpoints, or all of them if `overwrite` is set."""
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()
@@ -129,16 +128,16 @@ def choose_start(folder: Path, settings: Mapping[str, Any], *, overwrite: bool =
     whole = [checkpoint for checkpoint, flaw in flaws.items() if not flaw]
     resumable = [path for path in whole if (state := read_state(path)) and state.resumable]
     if whole and not resumable:
-        raise RunError(f"{whole[0]}: has only weights (save_only_model); {_ANOTHER_FOLDER}")
-    findings = {path: f"incomplete, removed: {flaw}" for path, flaw in flaws.items() if flaw}
+        raise RunError(f"{whole[0]}: contains only weights (save_only_model); {_ANOTHER_FOLDER}")
+    findings = {path: f"removed because it is incomplete: {flaw}" for path, flaw in flaws.items() if flaw}
     start, damage = StartingPoint(), ""
     for checkpoint in resumable:
         start, damage = _same_run(checkpoint, settings), damage_of(checkpoint)
         if not damage:
             break
-        findings[checkpoint] = f"damaged, removed: {damage}"
+        findings[checkpoint] = f"removed because it is damaged: {damage}"
     if damage:
-        raise RunError(f"{resumable[0]}: is damaged, and so are all others ({damage}); {_ANOTHER_FOLDER}")
+        raise RunError(f"{resumable[0]} and all other checkpoints are damaged ({damage}); {_ANOTHER_FOLDER}")
     for path in findings:
         shutil.rmtree(path)
     notes = tuple(f"{path}: {finding}" for path, finding in findings.items())
@@ -151,21 +150,23 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     names = sorted({*state.settings, *settings})
     changed = [name for name in names if state.settings.get(name) != settings.get(name)]
     if changed != ["rows"]:
-        changed = [name for name in changed if name != "rows"]  # a consequence of the other changes
+        changed = [name for name in changed if name != "rows"]  # only reflects the other changes
     if changed:
         changes = ", ".join(f"{name} was {state.settings.get(name)!r}, is {settings.get(name)!r}" for name in changed)
-        reason = " (each process saved its shard of the optimizer)" if "processes" in changed else ""
-        raise RunError(f"{checkpoint}: belongs to another run: {changes}{reason}; change it back, or {_ANOTHER_FOLDER}")
+        reason = " (each process saved its own shard of the optimizer)" if "processes" in changed else ""
+        raise RunError(
+            f"{checkpoint}: belongs to another run: {changes}{reason}; undo the change, or {_ANOTHER_FOLDER}"
+        )
     others = {name: version for name, version in state.versions.items() if version != VERSIONS.get(name)}
     old = ", ".join(f"{name} {version} (now {VERSIONS.get(name)})" for name, version in others.items())
     older = f"; written with {old}, so losses may differ" if old else ""
-    return StartingPoint(checkpoint=str(checkpoint), notes=(f"resumes from {checkpoint}{older}",))
+    return StartingPoint(checkpoint=str(checkpoint), notes=(f"resuming from {checkpoint}{older}",))
 
 
 def _clear(folder: Path, base: str) -> None:
-    """Remove the overwritten judge's checkpoints, card, and weights.
+    """Remove the files of the overwritten judge.
 
-    If a folder has both an adapter and a full model, transformers 5.x loads the adapter and vLLM the full model.
+    Given both an adapter and a full model, transformers 5.x loads the adapter, but vLLM the full model.
     """
     of_base = (Path(base).resolve(), *Path(base).resolve().parents)
     if any(path.resolve() in of_base for path in checkpoints_in(folder)):

@@ -1,4 +1,4 @@
-"""Run a training recipe step by step."""
+"""The steps of a training run, which recipes call one by one."""
 
 import os
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from judgelm.training.validation import load_validation
 
 
 class TrainingRun:
-    """The state of a run; a recipe's `build_trainer` calls its methods in order."""
+    """The state of a training run. A recipe's `build_trainer` calls its methods in order."""
 
     tokenizer: Any
     rows: EpochRows
@@ -40,12 +40,12 @@ class TrainingRun:
         self._callbacks = callbacks
 
     def check(self) -> None:
-        """Check the arguments before anything is loaded."""
+        """Check the arguments before loading anything."""
         check_arguments(self.judge, self.args)
         check_adapter(self.judge, self.base)
 
     def build_rows(self, builder: type[RowBuilder], *, extra_files: Sequence[str] = (), **options: Any) -> EpochRows:
-        """Build the rows; `options` are specific to the builder."""
+        """Build the rows."""
         judge, args, base = self.judge, self.args, self.base
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)
@@ -62,7 +62,7 @@ class TrainingRun:
         self.args.resume_from_checkpoint = self.start.checkpoint
 
     def load_model(self, attention: Attention | None = None, *, rewards: bool = False) -> tuple[Any, Any]:
-        """Load the base model; see `with_adapter`."""
+        """Load the base model and its adapter, as described in `with_adapter`."""
         self.attention = attention or choose_attention(self.base, self.args)
         model = load_base_model(self.base, self.args, self.attention, rewards=rewards)
         return with_adapter(model, self.base, self.judge)
@@ -102,13 +102,13 @@ class TrainingRun:
         return "\n".join(line for line in lines if line)
 
 
-_CONFIG_HELP = "--config FILE reads the same options from a YAML file; options on the command line take precedence."
+_CONFIG_HELP = "--config FILE reads the same options from a YAML file. Options on the command line take precedence."
 
 
 def parse_arguments(*types: Any) -> tuple[Any, ...]:
-    """Parse `--config FILE` and flags into one object per dataclass.
+    """Parse `--config FILE` and command-line options into one object per dataclass.
 
-    GGUF bases and judge names are resolved. A hub token moves to the environment, because checkpoints contain the
+    GGUF bases and judge names are resolved. A hub token is moved to the environment, because checkpoints contain the
     arguments.
     """
     try:

@@ -1,11 +1,11 @@
-"""The loss for judges that write score lines, applied to P(first better).
+"""Loss on P(first better) for judges that write score lines.
 
-For a pair with preference p, and P from the distribution over score lines, the loss is
+For a pair with preference p, and P computed from the distribution over score lines, the loss is
 
     CE(p, P) + consistency_weight * (P1 - (1 - P2))^2 + score_line_weight * NLL(line(p))
 
 CE and NLL are averaged over the two orders. P1 and P2 are P(first better) in each order; `line` is
-`scores_by_preference`. One forward pass evaluates the prompt and the score-line tree (`judgelm.engines.candidates`).
+`scores_by_preference`. The prompt and the score-line tree share a forward pass (`judgelm.engines.candidates`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,6 @@ from judgelm.records import Sample
 from judgelm.training.word_loss import concatenated, left_padded
 
 TreeTensors = dict[str, Tensor]
-"""See `ScoreLineTrees.tree`."""
 
 
 _TREES = 64
@@ -35,7 +34,7 @@ _MIN_SHARE = 1e-6
 
 
 class ScoreLineTrees:
-    """A template's score lines as token trees in tensors; scores are integers on `scale`."""
+    """Builds token trees of a template's score lines, as tensors."""
 
     def __init__(self, tokenizer: Any, template: str, scale: tuple[float, float]) -> None:
         self.lines = score_lines(scale, 1)
@@ -45,7 +44,7 @@ class ScoreLineTrees:
         self._tree = lru_cache(_TREES)(self._build)
 
     def tree(self, targets: Sequence[tuple[float, float]]) -> TreeTensors:
-        """Return the tree of all score lines and target pairs.
+        """Return the tree of all score lines and targets.
 
         Returns:
             `tokens`, `depths`, shape (nodes,): the inner nodes.
@@ -99,9 +98,9 @@ def tree_batch(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str,
 
 
 def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> dict[str, Tensor]:
-    """Return all concatenated prompts, followed by a tree for each.
+    """Return the prompts concatenated into one row, followed by a tree for each prompt.
 
-    `scored` holds the columns of each prompt's last token and nodes.
+    `scored` contains the columns of each prompt's last token and of its nodes.
     """
     batch, count, nodes = concatenated(prompts), len(prompts), len(tree["tokens"])
     bounds = batch["cu_seq_lens_q"][:, None].long()
@@ -113,36 +112,38 @@ def concatenated_trees(prompts: Sequence[Sequence[int]], tree: TreeTensors) -> d
 
 
 def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
-    """Return the segments of `concatenated_trees`."""
+    """Return the attention segments for `concatenated_trees`."""
     kvs = [TrainedKV(expected=len(visible)) for _ in lengths]
     trees = [TreeSegment(kv, length, visible) for kv, length in zip(kvs, lengths, strict=True)]
     return [trained_rows(lengths, kvs), *trees]
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where a token attends to another, and the dtype's minimum elsewhere."""
+    """Return 0 where a token attends to another, and the minimum of the dtype elsewhere."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
 
 
 def path_logprobs(logits: Tensor, tree: TreeTensors) -> Tensor:
-    """Return the log-probability that a reply begins with each line and each distinct target."""
+    """Return the log-probability of each line and each distinct target as the beginning of a reply."""
     logits = logits.float()
     steps = logits[:, tree["rows"], tree["columns"]] - logits.logsumexp(-1)[:, tree["rows"]]
     return torch.nn.functional.pad(steps, (0, 1))[:, tree["paths"]].sum(-1)
 
 
 def line_logprobs(paths: Tensor, tree: TreeTensors) -> Tensor:
-    """Return each score line's log-probability, excluding longer lines, shape (prompts, lines)."""
+    """Return each score line's log-probability, excluding longer lines, with shape (prompts, lines)."""
     lines = paths[:, : len(tree["longer"])]
     if not tree["longer"].shape[1]:
         return lines
     longer = torch.nn.functional.pad(lines, (0, 1), value=-torch.inf)[:, tree["longer"]].logsumexp(-1)
-    share = (longer - lines).clamp(max=-_MIN_SHARE)  # e.g. share of `1 10` in `1 1`; keeps the difference nonzero
+    share = (longer - lines).clamp(
+        max=-_MIN_SHARE
+    )  # e.g. the share of `1 10` in `1 1`; clamping keeps the difference above zero
     return torch.where(longer.isneginf(), lines, lines + torch.log(-torch.expm1(share)))
 
 
 def preference_logprobs(lines: Tensor, tree: TreeTensors) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the logs of P(first better), P(second better), and P(score line)."""
+    """Return log P(first better), log P(second better), and log P(score line)."""
     first, second, assigned = (lines[:, None] + tree["better"]).logsumexp(-1).unbind(1)
     return first - assigned, second - assigned, assigned
 
@@ -153,7 +154,7 @@ def _padded(rows: list[list[int]], padding: int) -> Tensor:
 
 
 class ScoreLineObjective:
-    """Collates prompts with score-line trees, and computes their loss."""
+    """Collates prompts with score-line trees and computes their loss."""
 
     def __init__(
         self, trees: ScoreLineTrees, consistency_weight: float, score_line_weight: float, padding_free: bool = False
@@ -163,7 +164,7 @@ class ScoreLineObjective:
         self._weights = (consistency_weight, score_line_weight)
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Collate `PairRow` rows: all pairs as given, then all swapped pairs if rows have both orders."""
+        """Collate `PairRow` rows: all pairs in the given order, then all swapped pairs if the rows have both orders."""
         prompts = [example["prompt_ids"] for example in examples]
         preferences = [example["preference"] for example in examples]
         shown = list(preferences)
@@ -173,24 +174,26 @@ class ScoreLineObjective:
         low, high = self._trees.lines.values[0], self._trees.lines.values[-1]
         tree = self._trees.tree([scores_by_preference(preference, (low, high)) for preference in shown])
         return {
-            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch size
+            "preference": torch.tensor(
+                preferences, dtype=torch.float32
+            ),  # must be first, because its length is used as the batch size
             "tree": tree,
             **self._collate(prompts, tree),
         }
 
     def model_inputs(self, batch: Mapping[str, Any], dtype: torch.dtype) -> dict[str, Any]:
-        """Return the model's arguments."""
+        """Return the arguments for the forward pass."""
         ids, tree = batch["input_ids"], batch["tree"]
         inputs = {"input_ids": ids, "position_ids": batch["position_ids"]}
         if "attention_mask" not in batch:
             segments = tree_segments(batch["cu_seq_lens_q"].diff().tolist(), tree["visible"])
             return inputs | {"segments": segments, "logits_to_keep": batch["scored"]}
-        # indices rather than a number: for a slice, torch copies the vocabulary weights per row
+        # pass indices, not a number: for a slice, torch copies the vocabulary weights for each row
         scored = torch.arange(ids.shape[1] - 1 - len(tree["tokens"]), ids.shape[1], device=ids.device)
         return inputs | {"attention_mask": additive_mask(batch["attention_mask"], dtype), "logits_to_keep": scored}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `pair_losses`."""
+        """Return the loss and metrics from `pair_losses`."""
         logits = logits.reshape(-1, 1 + len(batch["tree"]["tokens"]), logits.shape[-1])
         return pair_losses(logits, batch["tree"], batch["preference"], *self._weights)
 
@@ -200,8 +203,8 @@ def pair_losses(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of each pair, shape (pairs,), and detached metrics by name.
 
-    `logits` have shape (orders x pairs, 1 + nodes, vocabulary): all pairs as given, then all swapped. `preference` is
-    P(first answer is better), shape (pairs,).
+    `logits` has shape (orders x pairs, 1 + nodes, vocabulary): all pairs in the given order, then all swapped pairs.
+    `preference` is P(first answer is better), shape (pairs,).
     """
     paths = path_logprobs(logits, tree)
     first, second, assigned = preference_logprobs(line_logprobs(paths, tree), tree)

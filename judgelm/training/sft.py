@@ -1,4 +1,4 @@
-"""The `train/sft.py` trainer."""
+"""Supervised fine-tuning of judges, for `train/sft.py`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,11 @@ from judgelm.training.trainer import JudgeMixin, skip_unlabelled_logits
 
 @dataclass(kw_only=True)
 class JudgeSFTConfig(PrecisionMixin, SFTConfig):  # type: ignore[misc]  # untyped in trl
-    """TRL's `SFTConfig`; `bf16` defaults to false on a CPU that emulates bfloat16."""
+    """TRL's `SFTConfig`, with `bf16` off by default on a CPU that emulates bfloat16."""
 
-    padding_free: bool | None = argument(  # type: ignore[assignment]  # TRL's type excludes None
-        "Concatenate rows instead of padding them. Default: true if the attention supports it.", default=None
+    padding_free: bool | None = argument(  # type: ignore[assignment]  # TRL does not allow None
+        "Concatenate rows instead of padding them. Default: true if the attention implementation supports it.",
+        default=None,
     )
 
 
@@ -31,8 +32,8 @@ _SCORE_LINE = "score_line"
 class JudgeTrainer(JudgeMixin, SFTTrainer):
     """An `SFTTrainer` for judge rows.
 
-    With `loss_average: token`, the loss is sum(weight * nll) / sum(weight) over a step; `row` averages per row first.
-    The weight is `score_weight` in the score line, and 1 elsewhere.
+    With `loss_average: token`, the loss is sum(weight * nll) / sum(weight) over a step; `row` averages over each row
+    first. The weight is `score_weight` for tokens of the score line, and 1 for all others.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         skip_unlabelled_logits()
         super().__init__(model=model, args=args, **options)
         speed_up_lora(self)
-        # Only their ratio matters; TRL 1.16 divides by at least 1, so neither may be less.
+        # only the ratio matters; TRL 1.16 divides by at least 1, so neither weight may be below 1
         self._weights = (score_weight, 1.0) if score_weight > 1 else (1.0, 1 / score_weight)
         self._by_row = loss_average == "row"
         if score_weight != 1:
@@ -60,7 +61,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         forward = model
         if self._is_weighted(inputs):
             weights = self._token_weights(inputs)
-            if num_items_in_batch is None:  # in this case TRL divides by the number of tokens
+            if num_items_in_batch is None:  # in this case, TRL divides by the number of tokens
                 weights = weights / weights[weights > 0].mean()
             inputs.pop(_SCORE_LINE, None)
             forward = _weighted(model, weights)
@@ -73,7 +74,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         return self.accelerator.gather(total).sum() if self.args.average_tokens_across_devices else total
 
     def _token_weights(self, batch: dict[str, Tensor]) -> Tensor:
-        """Return weights shifted like the labels, shape (rows, tokens - 1); with `row`, each row sums to 1."""
+        """Return the weights of the shifted labels, shape (rows, tokens - 1)."""
         weights = (batch["labels"][:, 1:] != IGNORED).float()
         if _SCORE_LINE in batch:
             weights = weights * torch.where(batch[_SCORE_LINE][:, 1:], *self._weights)
@@ -90,7 +91,7 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
 
 
 class ScoreLineCollator:
-    """Adds `score_line` to TRL's batches: a mask of the score lines, shaped like the labels."""
+    """Adds `score_line`, a mask of the score lines, to TRL's batches."""
 
     def __init__(self, collator: Callable[[list[dict[str, Any]]], dict[str, Any]], tokenizer: Any) -> None:
         self._collator = collator
@@ -112,7 +113,7 @@ class ScoreLineCollator:
 
 
 def score_line_tokens(target: Sequence[int], tokenizer: Any) -> int:
-    """Return the number of score-line tokens, including the newline."""
+    """Return the number of tokens in the score line, including the newline."""
     ends = range(1, len(target) + 1)
     return next((end for end in ends if "\n" in tokenizer.decode(target[:end], skip_special_tokens=False)), len(target))
 

@@ -1,7 +1,4 @@
-"""Parts shared by all trainers: single pass over the rows, NaN guard, and dtype of saved weights.
-
-Rows differ between epochs, so the trainer makes one pass over the rows of all epochs.
-"""
+"""Code shared by all trainers: a single pass over the rows, a NaN guard, and the dtype of saved weights."""
 
 import json
 import math
@@ -25,7 +22,7 @@ from judgelm.training.validation import ValidationJudge
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
-    """Make the trainer pass once over the rows of all epochs."""
+    """Make the trainer pass once over the rows of all epochs, which differ."""
     args.train_sampling_strategy = "sequential"
     args.num_train_epochs = schedule.epochs / epochs
     steps = -(-rows_per_epoch // schedule.batch)
@@ -39,10 +36,10 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
 
 
 class JudgeMixin(Trainer):
-    """Trainer mixin that trains on judge rows, judges at evaluations, stops on NaN, and saves a judge.
+    """Mixin for training on judge rows: judges at evaluations, stops on NaN, and saves a judge.
 
-    All processes check a step's loss before its last backward pass, and trained weights before saving, because
-    transformers 5.x would overwrite good checkpoints. `patience` limits the number of evaluations without improvement.
+    All processes check the loss of a step before its last backward pass, and the trained weights before saving, because
+    transformers 5.x would overwrite good checkpoints.
     """
 
     model: Any
@@ -62,21 +59,23 @@ class JudgeMixin(Trainer):
         **options: Any,
     ) -> None:
         use_single_pass(args, rows.schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
-        args.max_length = None  # rows already fit the window; TRL 1.16 would truncate them again
-        args.model_init_kwargs = None  # used by `load_base_model`; TRL 1.16 warns if it gets both
+        args.max_length = None  # rows already fit the context window; TRL 1.16 would truncate them again
+        args.model_init_kwargs = (
+            None  # used by `load_base_model`; TRL 1.16 warns if it gets these as well as a loaded model
+        )
         super().__init__(args=args, train_dataset=rows.dataset, **options)
         self.rows = rows
         self.validation = validation
         self._patience = patience
         if patience is not None:
             self.add_callback(EarlyStoppingCallback(patience))
-            self.args.restore_callback_states_from_checkpoint = True  # a resumed run keeps the count
+            self.args.restore_callback_states_from_checkpoint = True  # a resumed run keeps its count
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
         return dataset  # token rows
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log with `epoch` counting passes over the user's files."""
+        """Log with `epoch` as the number of passes over the user's files."""
         passed = self.state.epoch
         if passed is not None:
             self.state.epoch = passed * self.rows.epochs
@@ -95,12 +94,12 @@ class JudgeMixin(Trainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """Compute the loss of a micro-batch; stop if the step's loss is not finite."""
+        """Compute the loss of a micro-batch, and stop if the loss of the step is not finite."""
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch=num_items_in_batch)
         if not self.model.training:
             return loss
         passes = self.current_gradient_accumulation_steps if num_items_in_batch is None else 1
-        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # with num_items_in_batch, already divided
+        self._loss_so_far = self._loss_so_far + loss.detach() / passes  # already divided if num_items_in_batch is set
         if self.accelerator.sync_gradients:
             mean = self.accelerator.reduce(self._loss_so_far, reduction="mean").item()
             self._loss_so_far = 0.0
@@ -111,7 +110,7 @@ class JudgeMixin(Trainer):
         return loss
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the model if its trained weights are finite."""
+        """Save the model, or stop if its trained weights are not finite."""
         if self._last_step is not None and not self._weights_are_finite():
             self._stop("weights", **self._last_step)
         super().save_model(output_dir, _internal_call)
@@ -127,7 +126,7 @@ class JudgeMixin(Trainer):
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save the token count so far; TRL 1.16 would restart at 0."""
+        """Save the number of tokens so far, because TRL 1.16 would restart at 0."""
         stored: Any = self.state.stateful_callbacks
         stored[_NUM_TOKENS] = getattr(self, "_total_train_tokens", 0)
         super()._save_checkpoint(model, trial)
@@ -144,7 +143,7 @@ class JudgeMixin(Trainer):
         finite = torch.ones((), dtype=torch.int, device=self.accelerator.device)
         for weight in self.model.parameters():
             if weight.requires_grad:
-                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores the process's shard there
+                part = getattr(weight, "ds_tensor", weight)  # ZeRO-3 stores this process's shard there
                 part = part.to_local() if isinstance(part, DTensor) else part
                 finite = finite & torch.isfinite(part).all().to(finite.device)
         return bool(self.accelerator.gather(finite).all().item())
@@ -156,7 +155,7 @@ class JudgeMixin(Trainer):
             rows = range(step * batch, min((step + 1) * batch, len(self.train_dataset)))
             report = {
                 "step": step,
-                "loss": loss if math.isfinite(loss) else str(loss),  # JSON has no NaN
+                "loss": loss if math.isfinite(loss) else str(loss),  # JSON does not support NaN
                 "learning_rate": learning_rate,
                 "what": broken,
                 "sample_ids": self.train_dataset.with_format(None).select(rows)["sample_id"][:],
@@ -165,10 +164,10 @@ class JudgeMixin(Trainer):
             file.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         self.accelerator.wait_for_everyone()
         precision = ", use bf16 instead of fp16 (maximum 65504)" if self.args.fp16 else ""
-        finding = f"the loss is {loss}" if broken == "loss" else "weights are not finite"
+        finding = f"the loss is {loss}" if broken == "loss" else "some weights are not finite"
         raise TrainingError(
             f"{file}: {finding} in step {step} (counting from 0); training stopped; lower learning_rate "
-            f"({learning_rate:g}), check the rows in the file{precision}, then start over or resume"
+            f"({learning_rate:g}), check the rows listed in this file{precision}, then start over or resume"
         )
 
 
@@ -176,8 +175,8 @@ _NUM_TOKENS = "num_tokens"
 
 
 def skip_unlabelled_logits() -> None:
-    """Make TRL 1.16 compute logits only for labelled positions; by default it needs Triton for this."""
-    trl_utils._use_triton = _skips_unlabelled  # type: ignore[attr-defined]  # TRL imports it there
+    """Make TRL 1.16 compute logits only for labelled positions, which it does only with Triton by default."""
+    trl_utils._use_triton = _skips_unlabelled  # type: ignore[attr-defined]  # TRL imports the name there
 
 
 def _skips_unlabelled(device: torch.device) -> bool:
@@ -185,7 +184,7 @@ def _skips_unlabelled(device: torch.device) -> bool:
 
 
 def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[str]) -> dict[str, Tensor]:
-    """Cast floating-point weights on the CPU except modules in `exempt`; shared weights stay shared."""
+    """Cast floating-point weights on the CPU, except modules in `exempt`. Shared weights stay shared."""
     by_storage: dict[tuple[Any, ...], Tensor] = {}
     cast = {}
     for name, tensor in weights.items():
@@ -200,7 +199,7 @@ def cast_weights(weights: Mapping[str, Tensor], dtype: torch.dtype, exempt: set[
 
 
 def _write_dtype(path: Path, dtype: torch.dtype) -> None:
-    """Correct the dtype in a model's config; transformers 5.x writes the in-memory dtype."""
+    """Correct the dtype in a model's config, because transformers 5.x writes the in-memory dtype."""
     config = json.loads(path.read_text(encoding="utf-8"))
     for part in (config, *(value for value in config.values() if isinstance(value, dict))):
         if "dtype" in part:

@@ -1,4 +1,4 @@
-"""Evaluate a model in training by judging labelled pairs, like a batch run."""
+"""Evaluate a model during training by judging labelled pairs, as in a batch run."""
 
 import heapq
 import time
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from judgelm.metrics.resampling import Estimate
 
 METRIC_NAMES = ("agreement", "agreement_by_mean", "consistency", "delta_bias")
-"""Metrics with confidence intervals, by name in logs and cards."""
 
 
 PromptKind = Literal["without_reference", "with_reference"]
@@ -41,7 +40,7 @@ PromptKind = Literal["without_reference", "with_reference"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationPairs:
-    """Samples to judge, one per pair and prompt kind; `pairs` out of `available` were sampled."""
+    """Samples to judge, one per pair and prompt kind."""
 
     samples: tuple[Sample, ...]
     labels: Mapping[str, Label]
@@ -52,7 +51,7 @@ class ValidationPairs:
     def __str__(self) -> str:
         drawn = f"{self.pairs} of {self.available}" if self.pairs < self.available else f"all {self.pairs}"
         kinds = " and ".join(kind.replace("_", " ") for kind in self.kinds)
-        return f"{drawn} pairs are judged, {kinds}"
+        return f"{drawn} pairs are judged ({kinds})"
 
     @property
     def kinds(self) -> tuple[PromptKind, ...]:
@@ -62,7 +61,7 @@ class ValidationPairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationMetrics:
-    """See `_PROTOCOL`."""
+    """Metrics of one evaluation, as defined in `_PROTOCOL`."""
 
     agreement: "Estimate"
     agreement_by_mean: "Estimate | None"
@@ -71,20 +70,20 @@ class ValidationMetrics:
     failed: float
 
     def numbers(self) -> dict[str, float]:
-        """Return the values by name."""
+        """Return the value of each metric by name."""
         estimates = {name: getattr(self, name) for name in METRIC_NAMES}
         return {name: each.value for name, each in estimates.items() if each is not None} | {"failed": self.failed}
 
 
 def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
-    """Return the prompt kinds of the rows."""
+    """Return the prompt kinds of the training rows."""
     without = counts.made - counts.kinds["single"] - counts.with_reference
     rows_of: dict[PromptKind, int] = {"without_reference": without, "with_reference": counts.with_reference}
     return tuple(kind for kind, rows in rows_of.items() if rows > 0)
 
 
 def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int, seed: int) -> ValidationPairs:
-    """Sample up to `count` pairs by seed and ID, in file order."""
+    """Sample up to `count` pairs by hashing the seed and ID, and keep them in file order."""
     available = 0
 
     def candidates() -> Iterator[tuple[float, int, str, LabelledPair]]:
@@ -99,7 +98,9 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
     drawn = heapq.nsmallest(count, candidates(), key=lambda candidate: candidate[:2])
     if not drawn:
         shown = " or ".join(kind.replace("_", " a ") for kind in kinds)
-        raise InputError(f"{', '.join(paths)}: no pair has a label {shown}, as in training; set eval_pairs: 0")
+        raise InputError(
+            f"{', '.join(paths)}: no pair has a label {shown}, unlike the training rows; set eval_pairs: 0"
+        )
     samples, labels, kind_of = [], {}, {}
     for _, _, name, pair in sorted(drawn, key=lambda candidate: candidate[1]):
         for kind in kinds:
@@ -115,7 +116,7 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
 def validation_metrics(
     judgments: Sequence[Judgment], pairs: ValidationPairs, *, reads_words: bool = False
 ) -> dict[PromptKind | None, ValidationMetrics]:
-    """Return metrics for all judgments (key None), and for each prompt kind if there are two."""
+    """Return metrics over all judgments (key None) and, if there are two prompt kinds, for each kind."""
     by_kind: dict[PromptKind | None, ValidationMetrics] = {None: _metrics(judgments, pairs, reads_words)}
     for kind in pairs.kinds if len(pairs.kinds) > 1 else ():
         of_kind = [each for each in judgments if pairs.kind_of[each.sample_id] == kind]
@@ -124,7 +125,7 @@ def validation_metrics(
 
 
 def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs, reads_words: bool) -> ValidationMetrics:
-    # scipy and statsmodels import slowly, and this process may never judge
+    # scipy and statsmodels are slow to import, and this process may never judge
     from judgelm.metrics.resampling import Resampling, share
     from judgelm.studies.evaluation import EvaluationOptions, evaluate
     from judgelm.studies.pair_labels import label_of, pair_label, pair_winner
@@ -138,7 +139,7 @@ def _metrics(judgments: Sequence[Judgment], pairs: ValidationPairs, reads_words:
         hits = [pair_label(each, rule) == label_of(pair_winner(pairs.labels[each.sample_id])) for each in judgments]
         return share(np.array(hits), [questions[each.sample_id] for each in judgments], Resampling())
 
-    # verdicts without scores have no mean, so both orders must name the same winner
+    # verdicts without scores have no mean, so both orders must agree on the winner
     by_mean: LabelRule = "as_judged" if any(each.mode == "reasoned" for each in judgments) else "mean"
     return ValidationMetrics(
         agreement=agreement(rule),
@@ -155,7 +156,7 @@ def _label(pair: LabelledPair, kind: PromptKind) -> Label | None:
 
 
 NEVER = 10**9
-"""Interval in steps so large that only the evaluation at the end runs."""
+"""Evaluation interval that no run reaches, so only the final evaluation runs."""
 
 
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
@@ -164,23 +165,25 @@ _LOSS_METRICS = {
     "center_rewards_coefficient": ("loss", "accuracy", "margin"),
     "beta": (*_SFT_METRICS, "rewards/accuracies", "rewards/margins"),
 }
-"""Eval loss metrics by an argument that only GRPO, reward models, or DPO have."""
+"""Eval loss metrics, keyed by an argument that only GRPO, reward models, or DPO have."""
 
 
 _METRICS_TEXT = (
-    "Unreadable replies never agree; failed is their share. consistency and delta_bias (absolute difference between "
-    "the shares favouring the answer shown first and second) need verdicts in both orders. Intervals: 95 %, resampled "
-    "by question."
+    "Unparseable replies count as disagreement; failed is their share. consistency and delta_bias cover pairs with "
+    "verdicts in both orders. delta_bias is the absolute difference between the shares favouring the answer shown "
+    "first and the answer shown second. Intervals: 95 %, resampled by question."
 )
 _PROTOCOL = (
-    "Each pair was judged in both orders. agreement uses the given order, as in the JudgeLM paper; agreement_by_mean "
-    f"the mean of both orders' scores, or both verdicts of a judge that reasons first. {_METRICS_TEXT}"
+    "Each pair was judged in both orders. agreement uses the given order, as in the JudgeLM paper. agreement_by_mean "
+    f"uses the mean of both orders' scores or, if the judge reasons first, both verdicts. {_METRICS_TEXT}"
 )
-_WORD_PROTOCOL = f"Each pair was judged by P(first better) from the probability of a verdict word. {_METRICS_TEXT}"
+_WORD_PROTOCOL = (
+    f"Each pair was judged by P(first better), computed from the probability of a verdict word. {_METRICS_TEXT}"
+)
 
 
 class ValidationJudge:
-    """Judges pairs with a model in training."""
+    """Judges pairs with the model that is being trained."""
 
     def __init__(self, files: Sequence[str], pairs: ValidationPairs, mode: BatchMode, window: int) -> None:
         self.pairs = pairs
@@ -192,7 +195,7 @@ class ValidationJudge:
         self.reads_words = isinstance(mode, Pairwise) and get_template(mode.template).reads_words
 
     def metrics(self, trainer: Any, prefix: str) -> dict[str, float]:
-        """Return metrics for the trainer; call this on every process."""
+        """Return the metrics for the trainer. Call this on every process."""
         began = time.monotonic()
         self._evaluate(trainer)
         return {
@@ -202,7 +205,10 @@ class ValidationJudge:
         } | {f"{prefix}_judging_runtime": time.monotonic() - began}
 
     def card_facts(self, trainer: Any) -> dict[str, Any]:
-        """Return facts for the card, judging the final weights again if needed; call this on every process."""
+        """Return the evaluation results for the card, re-evaluating the final weights if needed.
+
+        Call this on every process.
+        """
         state, step = trainer.state, step_of_weights(trainer)
         chosen_by = trainer.args.metric_for_best_model if _has_best(trainer) else None
         if self._step != step or step != state.global_step:
@@ -232,7 +238,9 @@ class ValidationJudge:
     def _judge(self, trainer: Any, samples: Sequence[Any]) -> list[Judgment]:
         model = trainer.accelerator.unwrap_model(trainer.model)
         if not runs_packed(model):
-            raise EngineError(f"{model.config.model_type} models cannot judge during training; set eval_pairs: 0")
+            raise EngineError(
+                f"{model.config.model_type} models are not supported for judging during training; set eval_pairs: 0"
+            )
         deepspeed = trainer.is_deepspeed_enabled
         spread = trainer.is_fsdp_enabled or (deepspeed and is_deepspeed_zero3_enabled())  # type: ignore[no-untyped-call]
         forward = trainer.model_wrapped if deepspeed else trainer.model
@@ -253,7 +261,7 @@ class ValidationJudge:
 
 
 def step_of_weights(trainer: Any) -> int:
-    """Return the step of the final weights, which may come from the best checkpoint."""
+    """Return the training step of the final weights, which may be from the best checkpoint."""
     return int(trainer.state.best_global_step if _has_best(trainer) else trainer.state.global_step)
 
 
@@ -262,14 +270,14 @@ def _has_best(trainer: Any) -> bool:
 
 
 def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: EpochRows) -> ValidationJudge | None:
-    """Load the pairs to judge; their prompt kinds are those of the rows."""
+    """Load the pairs to judge, with the same prompt kinds as the training rows."""
     if arguments.eval_pairs < 0:
-        raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; expected 0 or more")
+        raise ConfigError(f"eval_pairs is {arguments.eval_pairs}; expected an integer of at least 0")
     validation = None
     if arguments.eval_data and arguments.eval_pairs:
         kinds = trained_prompt_kinds(rows.counts)
         if not kinds:
-            raise ConfigError("the training rows have no pairs, so no pairs can be judged; set eval_pairs: 0")
+            raise ConfigError("the training rows contain no pairs, so pairs cannot be judged; set eval_pairs: 0")
         pairs = draw_pairs(arguments.eval_data, kinds=kinds, count=arguments.eval_pairs, seed=args.seed)
         mode = _mode(arguments, args, rows.window)
         validation = ValidationJudge(arguments.eval_data, pairs, mode, rows.window)
@@ -285,22 +293,24 @@ def _mode(arguments: JudgeArguments, args: TrainingArguments, window: int) -> Ba
         return Reasoned(template=arguments.template, both_orders=True, max_tokens=room)
     scale = (arguments.scale[0], arguments.scale[1])
     if get_template(arguments.template).reads_words:
-        return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # same as for a judge without a card
+        return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # as for a judge without a card
     return Pairwise(template=arguments.template, scale=scale, both_orders=True)
 
 
 def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation: ValidationJudge | None) -> None:
     patience, metric = arguments.early_stopping_patience, args.metric_for_best_model
     if patience is not None and patience < 1:
-        raise ConfigError(f"early_stopping_patience is {patience}; expected 1 or more")
+        raise ConfigError(f"early_stopping_patience is {patience}; expected an integer of at least 1")
     if patience is not None and metric is None:
-        raise ConfigError("early_stopping_patience needs a metric; add metric_for_best_model: eval_agreement")
+        raise ConfigError("early_stopping_patience requires a metric; add metric_for_best_model: eval_agreement")
     if metric is None:
         return
     if not arguments.eval_data or args.eval_strategy == IntervalStrategy.NO:
-        raise ConfigError(f"metric_for_best_model {metric} needs evaluations; set eval_data and eval_strategy")
+        raise ConfigError(f"metric_for_best_model {metric} requires evaluations; set eval_data and eval_strategy")
     if args.load_best_model_at_end and args.save_strategy == SaveStrategy.NO:
-        raise ConfigError("load_best_model_at_end needs checkpoints; set save_strategy to the eval_strategy")
+        raise ConfigError(
+            "load_best_model_at_end requires checkpoints; set save_strategy to the same value as eval_strategy"
+        )
     name = metric.removeprefix("eval_")
     own = (names for argument, names in _LOSS_METRICS.items() if hasattr(args, argument))
     available = list(next(own, _SFT_METRICS))
@@ -313,4 +323,4 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
         listed = ", ".join(f"eval_{each}" for each in available)
         raise ConfigError(f"metric_for_best_model {metric} not found; available: {listed}")
     if name.startswith("failed") and args.greater_is_better:
-        raise ConfigError(f"metric_for_best_model {metric} should decrease; add greater_is_better: false")
+        raise ConfigError(f"metric_for_best_model {metric} is better when lower; add greater_is_better: false")

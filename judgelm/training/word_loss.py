@@ -1,16 +1,16 @@
-"""The loss for judges scored by a verdict word: `letters`, `yes-no`, and `grade`.
+"""Loss for judges that are scored by a verdict word: `letters`, `yes-no`, and `grade`.
 
 P(first better) = sigmoid(z), as in judging (`judgelm.modes.readings`). For a pair with preference p, the loss is
 
     CE(p, sigmoid(z)) + consistency_weight * (P1 - (1 - P2))^2 + word_weight * -log(words) + pointwise_weight * right
 
-- z: for `letters`, log P(A) - log P(B) in sample order, averaged over both orders; otherwise the difference in the
+- z: for `letters`, log P(A) - log P(B) in sample order, averaged over both orders; otherwise the difference between the
 answers' log-odds of yes (`yes-no`) or expected grades (`grade`);
 - P1, P2: P(first better) in each order (`letters`);
-- words: probability of all verdict words, averaged over both prompts;
-- right: cross entropy between P(yes) and an answer's scaled score (`yes-no`).
+- words: total probability of the verdict words, averaged over both prompts;
+- right: cross entropy between P(yes) and an answer's rescaled score (`yes-no`).
 
-A word's probability is the sum over its single-token spellings. Source: Bradley and Terry 1952.
+The probability of a word is the sum over its single-token spellings. Source: Bradley and Terry 1952.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from judgelm.records import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordWeights:
-    """Loss weights, described in the module."""
+    """Weights of the loss terms in the module docstring."""
 
     consistency: float
     word: float
@@ -41,7 +41,7 @@ class WordWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordTokens:
-    """A reading's words: the token IDs of their spellings, and their scores."""
+    """The verdict words of a reading: token IDs of each word's spellings, and the words' scores."""
 
     reading: str
     ids: tuple[tuple[int, ...], ...]
@@ -49,7 +49,7 @@ class WordTokens:
 
 
 def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) -> WordTokens:
-    """Return spellings that are a single token after the prompt."""
+    """Return the spellings that are a single token after the prompt."""
     sample = Sample(id="", question="", answers=("", ""))
     prompt = template.render(sample, (0,) if template.reads_alone else (0, 1), None, scale=scale)
     words = words_of(template, len(sample.answers), scale=scale)
@@ -61,15 +61,16 @@ def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) 
         if not single:
             way_out = f"set a scale whose grades are single tokens, such as [{scale[0]:g}, 9]"
             raise ConfigError(
-                f"template {template.id}: {word!r} is more than one token for this base, but training needs one; "
-                f"{way_out if template.reading == 'grade' else 'use another reading or base'}"
+                f"template {template.id}: {word!r} is more than one token for this base model, but must be a single "
+                "token for training; "
+                f"{way_out if template.reading == 'grade' else 'use a different reading or base model'}"
             )
         ids.append(tuple(single))
     return WordTokens(reading=template.reading, ids=tuple(ids), scores=words.scores)
 
 
 class WordObjective:
-    """Collates prompt pairs, padded or concatenated, and computes their loss."""
+    """Collates pairs of prompts, padded or concatenated, and computes their loss."""
 
     def __init__(self, words: WordTokens, weights: WordWeights, padding_free: bool = False) -> None:
         self._words = words
@@ -77,32 +78,34 @@ class WordObjective:
         self._collate = concatenated if padding_free else left_padded
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-        """Collate n rows: all first prompts, then all second; `right` has shape (2, n), NaN if unknown."""
+        """Collate n rows: all first prompts, then all second prompts. `right` has shape (2, n), NaN if unknown."""
         prompts = [example["prompt_ids"] for example in examples]
         if len(examples[0]["second_ids"]):
             prompts += [example["second_ids"] for example in examples]
         preferences = [example["preference"] for example in examples]
         right = [[example[name] for example in examples] for name in ("first_right", "second_right")]
         return {
-            "preference": torch.tensor(preferences, dtype=torch.float32),  # first: its length is the batch size
+            "preference": torch.tensor(
+                preferences, dtype=torch.float32
+            ),  # must be first, because its length is used as the batch size
             "right": torch.tensor(right, dtype=torch.float32),
             **self._collate(prompts),
         }
 
     def model_inputs(self, batch: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-        """Return the model's arguments."""
-        # indices rather than a number: for a slice, torch copies the vocabulary weights per row
+        """Return the arguments for the forward pass."""
+        # pass indices, not a number: for a slice, torch copies the vocabulary weights for each row
         ends = batch.get("cu_seq_lens_q", torch.tensor([0, batch["input_ids"].shape[1]]))[1:] - 1
         inputs = {name: value for name, value in batch.items() if name not in ("preference", "right")}
         return inputs | {"logits_to_keep": ends.to(batch["input_ids"].device)}
 
     def losses(self, logits: Tensor, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `word_losses`."""
+        """Return the loss and metrics from `word_losses`."""
         return word_losses(logits.flatten(0, 1), self._words, batch["preference"], batch["right"], self._weights)
 
 
 def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """Return inputs for one forward pass."""
+    """Return left-padded inputs for one forward pass."""
     lengths = torch.tensor([len(prompt) for prompt in prompts])
     longest = int(lengths.max())
     ids = torch.zeros((len(prompts), longest), dtype=torch.long)
@@ -113,7 +116,7 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 
 
 def concatenated(prompts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return inputs for one forward pass, shape (1, tokens)."""
+    """Return concatenated inputs for one forward pass, with shape (1, tokens)."""
     batch = DataCollatorForLanguageModeling(0, padding_free=True)([{"input_ids": prompt} for prompt in prompts])
     return {name: value for name, value in batch.items() if name not in ("labels", "seq_idx")}
 
@@ -123,8 +126,8 @@ def word_losses(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of each of n pairs, shape (n,), and detached metrics by name.
 
-    `logits` are for the reply's first token, shape (prompts, vocabulary): all first orders or answers, then all second
-    ones. `preference` is P(first answer is better), shape (n,); `right` is P(answer is right), shape (2, n), NaN if
+    `logits` are for the first reply token, shape (prompts, vocabulary): all first orders or answers, then all second
+    ones. `preference` is P(first answer is better), shape (n,). `right` is P(answer is right), shape (2, n), NaN if
     unknown.
     """
     logits = logits.float()

@@ -74,7 +74,7 @@ def test_judgments_without_manifest_are_not_changed(batch, pairs, out):
     out.write_text("somebody's work\n")
     code, _, err = batch(pairs(3))
     assert code == 1
-    assert "exists without out.run.json" in err
+    assert "out.run.json is missing" in err
     assert out.read_text() == "somebody's work\n"
 
 

@@ -60,13 +60,13 @@ def test_commands_read_the_judged_file_by_the_runs_names(cli, run, table, tmp_pa
     words = [paths.get(word, word.replace("FOLDER", str(tmp_path))) for word in command]
     code, _, error = cli("judgelm", *words)
     assert code == 0, error
-    assert "read like the run, with --column id=Nr" in error
+    assert "same options as the run: --column id=Nr" in error
 
 
 def test_a_labels_file_uses_only_the_columns_that_it_has(cli, run, tmp_path):
     labels = write_rows(tmp_path / "labels.jsonl", [{"id": row[0], "winner": 1} for row in ROWS])
     code, out, error = cli("judgelm", "eval", run, "-l", labels)
-    assert (code, "100.0 % of 4 pairs" in " ".join(out.split()), "read like the run" in error) == (0, True, False)
+    assert (code, "100.0 % of 4 pairs" in " ".join(out.split()), "same options as the run" in error) == (0, True, False)
 
 
 def test_column_options_apply_to_the_file_that_has_the_column(cli, run, table, tmp_path):

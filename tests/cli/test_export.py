@@ -154,7 +154,7 @@ def test_a_workbook_cuts_by_utf16_units_between_characters(exported):
     rows, messages = exported("xlsx", note="\U0001f600" * 17_000)  # 34,000 units
     assert rows[0]["note"].endswith("\U0001f600 [... 17,000 characters in all]")
     assert len(rows[0]["note"].encode("utf-16-le")) / 2 in (32_766, 32_767)
-    assert "2 cells have more than 32,767 UTF-16 units" in messages
+    assert "2 cells have more than 32,767 UTF-16 code units" in messages
 
 
 def test_formulas_in_csv_are_counted_and_unchanged(exported):

@@ -119,7 +119,7 @@ def test_names_in_an_old_study_cannot_lead_out_of_its_folder(tmp_path):
 
 
 def test_a_name_that_leads_elsewhere_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(ValueError, match="cannot name a file"):
+    with pytest.raises(ValueError, match="not a valid file name"):
         write_study(replace(RESULT, tables=(replace(TABLE, name="../x"),)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -86,7 +86,7 @@ def test_names_are_text_and_nothing_else(figure):
 def test_long_lists_are_cut_and_that_is_said():
     rows = tuple(ForestRow(label=f"judge {place}", estimate=about(0.1)) for place in range(MAX_DRAWN_ROWS + 20))
     result = texts(draw(replace(FOREST, rows=rows)).svg)
-    assert f"(first {MAX_DRAWN_ROWS} of {MAX_DRAWN_ROWS + 20}; study.json contains all)" in result
+    assert f"(first {MAX_DRAWN_ROWS} of {MAX_DRAWN_ROWS + 20}; study.json contains all of them)" in result
     assert f"judge {MAX_DRAWN_ROWS - 1}" in result
     assert f"judge {MAX_DRAWN_ROWS}" not in result
 

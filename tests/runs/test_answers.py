@@ -44,8 +44,8 @@ def test_answers_to_another_question_are_refused(tmp_path):
     [
         ([{"id": "1", "verdict": None}], "no self-answers"),
         ([ANSWER | {"text": None, "failure": {"code": "engine"}}], "no self-answers"),
-        ([{"id": "1", "solves": ["4"]}], "run.jsonl:1: expected id, and solves"),
-        ([{"question": "q"}], "run.jsonl:1: expected id, and solves"),
+        ([{"id": "1", "solves": ["4"]}], "run.jsonl:1: expected an id, and solves"),
+        ([{"question": "q"}], "run.jsonl:1: expected an id, and solves"),
     ],
 )
 def test_what_is_no_run_file_with_own_answers_is_refused(tmp_path, rows, message):

@@ -75,7 +75,7 @@ def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_pa
     assert (stats.judged, stats.failures, stats.winners) == (5, {}, {"1": 2, "2": 2, "tie": 1})
     # p2: a tie became a winner; p3: no verdict became one; p4: a tie stayed a tie
     assert (counts.pairs, counts.passed_on, counts.passed_on_failed) == (5, 3, 1)
-    assert (counts.compared, counts.changed, counts.recovered, counts.waiting) == (2, 1, 1, 0)
+    assert (counts.compared, counts.changed, counts.mended, counts.waiting) == (2, 1, 1, 0)
 
 
 @pytest.mark.parametrize(("tenths", "passed"), [(2, False), (3, True), (5, True), (7, True), (8, False)])
@@ -114,7 +114,7 @@ def test_joining_again_writes_nothing_and_a_judgment_that_has_changed_is_added(c
     replies["q3|a|b"] = "9 1"  # judged again, it is sure: what the large judge said of it no longer counts
     again = replace(cascade, job=replace(cascade.job, retry="failed"))
     _, counts = run(again, ScriptedEngine(small), ScriptedEngine(LARGE))
-    assert (counts.passed_on, counts.recovered) == (2, 0)
+    assert (counts.passed_on, counts.mended) == (2, 0)
     added = (tmp_path / "out.jsonl").read_bytes().removeprefix(before)
     assert [json.loads(line)["id"] for line in added.splitlines()] == ["p3"]
     assert read_judgments(tmp_path / "out.jsonl")["p3"].decided_by == "small"
@@ -126,7 +126,7 @@ def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
     rows = rows_of(large)
     rows[0]["hashes"]["question"] = "0" * 16
     write_rows(large, rows)
-    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": texts differ from'):
+    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": the texts differ'):
         join_runs(cascade)
 
 
@@ -142,7 +142,7 @@ def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade
     hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
     with pytest.raises(ConfigError, match=r"small: the engine returns no probabilities.*--engine transformers"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
-    with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges nothing again
+    with pytest.raises(ConfigError, match="no probabilities"):  # and on a rerun, which judges nothing again
         cascade.unsure()
 
 
@@ -158,7 +158,7 @@ def test_the_output_of_one_judge_is_left_alone(cascade):
     [
         ({"band": (0.7, 0.3)}, "expected LOW,HIGH"),
         ({"band": (0.6, 0.9)}, "expected LOW,HIGH"),
-        ({"out": "-"}, "name a file with -o"),
+        ({"out": "-"}, "an output file with -o"),
         ({"inputs": ("-",)}, "reads its input twice"),
         ({"inputs": ("/dev/null",)}, "reads its input twice"),
         ({"inputs": ("out.large.jsonl",)}, "would overwrite its own input"),

@@ -68,7 +68,7 @@ def test_other_texts_under_a_finished_id_are_another_input(batch, tmp_path, chan
     mode = make_mode("multi", {}) if "answer_3" in change else None
     batch(pair("0"), pair(), mode=mode)
     before = (tmp_path / "out.jsonl").read_bytes()
-    with pytest.raises(RunError, match=f'{part} of id "1" has changed; choose another -o'):
+    with pytest.raises(RunError, match=f'{part} for id "1" has changed; choose another -o'):
         batch(pair("0"), pair(**change), mode=mode)
     assert (tmp_path / "out.jsonl").read_bytes() == before
     assert batch(pair("0"), pair(), pair("2"), mode=mode).skipped == 2
@@ -84,7 +84,7 @@ def test_a_changed_image_is_another_input(batch, tmp_path):
     (tmp_path / "chart.png").write_bytes(b"1")
     batch(pair(image="chart.png"))
     (tmp_path / "chart.png").write_bytes(b"22")
-    with pytest.raises(RunError, match='an image of id "1"'):
+    with pytest.raises(RunError, match='an image for id "1"'):
         batch(pair(image="chart.png"))
 
 
@@ -96,7 +96,7 @@ def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
     batch(pair(), pair("2"))
     out = tmp_path / "out.jsonl"
     without_hashes(out)
-    with pytest.raises(RunError, match=r'the text of id "1" has changed; .*--overwrite'):
+    with pytest.raises(RunError, match=r'the text for id "1" has changed; .*--overwrite'):
         batch(pair(), pair("2"))
     assert len(read_judgments(out)) == 2  # they can still be evaluated
 
@@ -122,7 +122,7 @@ def test_sixteen_bytes_are_kept_for_each_id_and_the_last_row_counts(tmp_path):
     assert all(finished.holds(each) for each in samples[300:])
     assert "7000" not in finished
     assert len(FinishedIds(out, "failed")) == 699
-    with pytest.raises(RunError, match='the question of id "0"'):
+    with pytest.raises(RunError, match='the question for id "0"'):
         finished.holds(samples[0])
 
 

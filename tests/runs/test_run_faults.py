@@ -155,7 +155,7 @@ def test_a_line_that_is_no_judgment_is_refused_with_its_place(finished, change):
 def test_a_manifest_that_is_none_is_refused_and_no_judgment_touched(finished, text):
     judged = finished.read_bytes()
     finished.with_name("out.run.json").write_text(text)
-    with pytest.raises(RunError, match=r"out\.run\.json: not a judgelm manifest .*restore it"):
+    with pytest.raises(RunError, match=r"out\.run\.json: not a valid judgelm manifest .*restore it"):
         RunFiles(finished, **RUN)
     assert finished.read_bytes() == judged
 

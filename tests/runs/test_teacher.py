@@ -59,7 +59,7 @@ def test_nothing_was_spent_on_a_run_that_has_not_begun(tmp_path):
 
 def test_what_was_spent_on_an_unknown_run_is_not_guessed(tmp_path):
     (tmp_path / "out.jsonl").write_text("{}\n")
-    with pytest.raises(RunError, match="exists without"):
+    with pytest.raises(RunError, match="is missing"):
         spent_usd(tmp_path / "out.jsonl", PRICES)
 
 

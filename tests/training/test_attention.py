@@ -21,8 +21,8 @@ from judgelm.training.preference import PreferenceArguments, preference_attentio
         ({"generation": 10, "installed": (2, 3, 4)}, "flash_attention_4"),
         ({"generation": 12}, "flash_attention_2"),
         ({"generation": None}, "sdpa (not on a CUDA GPU)"),
-        ({"generation": 7}, "sdpa (FlashAttention needs an Ampere or later GPU)"),
-        ({"half": False}, "sdpa (FlashAttention needs bf16: true)"),
+        ({"generation": 7}, "sdpa (FlashAttention requires an Ampere or later GPU)"),
+        ({"half": False}, "sdpa (FlashAttention requires bf16: true)"),
         ({"installed": ()}, "sdpa (flash-attn is not installed)"),
         ({"supported": False}, "sdpa (the model does not support FlashAttention)"),
     ],
@@ -38,7 +38,7 @@ def test_what_a_recipe_names_is_taken_and_what_it_downloads_is_told():
     hub = named_attention("kernels-community/flash-attn2", (2,), kernels=False)
     assert hub.note.endswith("as requested, a kernel from the hub")
     assert "loads the kernel from the hub" in named_attention("flash_attention_3", (2,), kernels=True).note
-    with pytest.raises(ConfigError, match=r"flash_attention_3 is not available here"):
+    with pytest.raises(ConfigError, match=r"flash_attention_3 is not available"):
         named_attention("flash_attention_3", (2,), kernels=False)
 
 

@@ -60,8 +60,8 @@ def test_incomplete_checkpoints_are_removed(tmp_path):
     start = choose_start(tmp_path, SETTINGS)
     assert start.checkpoint == str(whole)
     assert start.notes == (
-        f"{torn}: incomplete, removed: judgelm_state.json, which is written last, is missing",
-        f"resumes from {whole}",
+        f"{torn}: removed because it is incomplete: judgelm_state.json, which is written last, is missing",
+        f"resuming from {whole}",
     )
     assert not torn.exists()
 
@@ -81,7 +81,7 @@ def test_a_damaged_one_is_removed_and_the_one_before_is_taken(tmp_path, name):
     assert flaw_of(damaged) == ""
     start = choose_start(tmp_path, SETTINGS)
     assert start.checkpoint == str(before)
-    assert start.notes[0].startswith(f"{damaged}: damaged, removed: {name} has sha256 ")
+    assert start.notes[0].startswith(f"{damaged}: removed because it is damaged: {name} has SHA-256 ")
     assert (damaged.exists(), oldest.exists()) == (False, True)  # the oldest was not read
 
 
@@ -89,7 +89,7 @@ def test_where_all_are_damaged_nothing_is_removed(tmp_path):
     paths = [checkpoint(tmp_path, step) for step in (2, 4)]
     for path in paths:
         damage(path)
-    with pytest.raises(RunError, match=r"checkpoint-4: is damaged, and so are all others \(model"):
+    with pytest.raises(RunError, match=r"checkpoint-4 and all other checkpoints are damaged \(model"):
         choose_start(tmp_path, SETTINGS)
     assert all(path.exists() for path in paths)
 
@@ -129,7 +129,7 @@ def test_the_number_of_processes_decides_only_where_the_optimizer_is_sharded(
 
 def test_shards_of_other_processes_are_refused_with_the_reason(tmp_path):
     checkpoint(tmp_path, 3, settings=SETTINGS | {"sharding": "zero3", "processes": 8})
-    with pytest.raises(RunError, match=r"processes was 8, is 4 \(each process saved its shard"):
+    with pytest.raises(RunError, match=r"processes was 8, is 4 \(each process saved its own shard"):
         choose_start(tmp_path, SETTINGS | {"sharding": "zero3", "processes": 4})
 
 
@@ -143,7 +143,7 @@ def test_other_versions_are_said_not_refused(tmp_path):
 
 def test_weights_alone_are_nothing_to_go_on_from(tmp_path):
     path = checkpoint(tmp_path, 6, resumable=False)
-    with pytest.raises(RunError, match="checkpoint-6: has only weights"):
+    with pytest.raises(RunError, match="checkpoint-6: contains only weights"):
         choose_start(tmp_path, SETTINGS)
     preempted = checkpoint(tmp_path, 4)
     assert choose_start(tmp_path, SETTINGS).checkpoint == str(preempted)

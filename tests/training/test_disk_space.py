@@ -89,7 +89,7 @@ def test_checkpoints_that_are_there_need_no_more_room(tiny_model, train_file, tm
     ],
 )
 def test_a_full_disk_is_one_sentence(tmp_path, error):
-    sentence = "no space left on the disk; free some space; then the same command starts over"
+    sentence = "no space left on the disk; free some space; the same command then starts over"
     with pytest.raises(RunError, match=sentence), disk_full_as_error(tmp_path):
         raise error
 

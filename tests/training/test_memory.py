@@ -177,9 +177,9 @@ def test_what_is_absent_has_trls_default(written):
         ({}, "max_length is 0; expected an integer"),
         ({"max_length": "2k"}, "max_length is '2k'"),
         ({"max_length": 1, "dtype": "int8"}, "dtype 'int8' does not exist"),
-        ({"max_length": 1, "attn_implementation": "eager"}, "eager cannot be estimated; use sdpa"),
-        ({"max_length": 1, "judgments": "j"}, r"judgments belongs to train/dpo\.py"),
-        ({"max_length": 1, "num_generations": 8}, r"num_generations belongs to train/grpo\.py"),
+        ({"max_length": 1, "attn_implementation": "eager"}, "attn_implementation eager; use sdpa"),
+        ({"max_length": 1, "judgments": "j"}, r"judgments is an argument of train/dpo\.py"),
+        ({"max_length": 1, "num_generations": 8}, r"num_generations is an argument of train/grpo\.py"),
     ],
 )
 def test_a_configuration_that_cannot_be_estimated_is_refused(written, values, finding):

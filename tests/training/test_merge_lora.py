@@ -67,7 +67,7 @@ def test_the_merged_judge_gives_the_scores_of_base_and_adapter_and_says_what_was
 ):
     out = tmp_path / "judge"
     said = merge(adapter, out, "--dtype", "float32")
-    assert "trained on a 4bit base; merging into the base in float32" in said
+    assert "trained on a 4bit base; merging it into the base in float32" in said
     (merged, replies), (adapted, adapted_replies) = score_lines(out), score_lines(tiny_model, adapter=str(adapter))
     torch.testing.assert_close(merged, adapted, atol=1e-4, rtol=0)
     assert replies == adapted_replies
@@ -103,7 +103,7 @@ def spoil(folder, **changes):
     [
         ({"peft_type": "PREFIX_TUNING"}, "PREFIX_TUNING for CAUSAL_LM cannot be merged"),
         ({"task_type": "TOKEN_CLS"}, "LORA for TOKEN_CLS cannot be merged"),
-        ({"base_model_name_or_path": None}, "does not name a base model; pass it with --base"),
+        ({"base_model_name_or_path": None}, "does not name its base model; pass it with --base"),
         ({"base_model_name_or_path": "/no/such/base"}, "error: /no/such/base: cannot load the base"),
         ({"target_modules": ["c_attn"]}, "cannot load the adapter"),
     ],
@@ -127,7 +127,7 @@ def test_a_quantised_base_is_refused_with_the_way_out(merge, adapter, tiny_model
     quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
     (base / "config.json").write_text(json.dumps(config | quantised))
     said = merge(adapter, tmp_path / "judge", "--base", base)
-    assert "the weights are quantized; pass the original base" in said
+    assert "the weights are quantised" in said
 
 
 def test_weights_that_are_no_numbers_are_refused(merge, copy, tmp_path):
@@ -162,7 +162,7 @@ def resized_adapter(base, folder, change, *, save=None):
 @pytest.mark.parametrize("save", [None, ["embed_tokens", "lm_head"]])
 def test_a_base_is_resized_to_the_vocabulary_of_the_adapter(merge, tiny_model, tmp_path, save):
     logits = resized_adapter(tiny_model, tmp_path / "adapter", 8, save=save)
-    assert "judge in" in merge(tmp_path / "adapter", tmp_path / "judge", "--dtype", "float32")
+    assert "judge saved in" in merge(tmp_path / "adapter", tmp_path / "judge", "--dtype", "float32")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "judge", dtype=torch.float32)
     with torch.no_grad():
         assert torch.allclose(merged(torch.arange(8)[None]).logits[0], logits, atol=1e-4)

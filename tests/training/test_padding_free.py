@@ -156,7 +156,7 @@ def test_words_behind_each_prompt_have_the_losses_of_padded_prompts(reading, cas
 
 MOE = GptOssConfig(**SHAPE, head_dim=8, num_local_experts=2, num_experts_per_tok=1)
 CANNOT = {
-    "attention is eager": (GROUPED, "eager", "its attention is eager, not sdpa"),
+    "attention is eager": (GROUPED, "eager", "the attention implementation is eager, not sdpa"),
     "sinks": (MOE, "sdpa", "gpt_oss layers use attention sinks"),
     "no interface": (FalconConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4), "sdpa",
                      "the attention of falcon layers cannot be replaced"),
@@ -170,7 +170,7 @@ def test_a_model_that_cannot_is_padded_with_the_reason_and_refused_on_request(ca
     config, attention, reason = CANNOT[case]
     model, args = model_of(config, "eager"), arguments()
     model.config._attn_implementation = attention
-    with pytest.raises(ConfigError, match=f"padding_free is true, but .*{reason}.*remove it"):
+    with pytest.raises(ConfigError, match=f"padding_free is true, but .*{reason}.*remove padding_free"):
         settle_padding(model, arguments(padding_free=True))
     assert settle_padding(model, args).startswith("padded rows (")
     assert (args.padding_free, model.config._attn_implementation) == (False, attention)
@@ -179,7 +179,7 @@ def test_a_model_that_cannot_is_padded_with_the_reason_and_refused_on_request(ca
 def test_score_lines_and_compilation_have_obstacles_of_their_own():
     sliding = model_of(CAUSAL["a window shorter than rows"])
     assert packing_obstacle(sliding, arguments()) == ""
-    assert packing_obstacle(sliding, arguments(), trees=True) == "score lines do not support a sliding window"
+    assert packing_obstacle(sliding, arguments(), trees=True) == "score lines do not support sliding-window attention"
     assert "torch_compile" in settle_padding(model_of(GROUPED), arguments(torch_compile=True))
     assert settle_padding(model_of(GROUPED), arguments(False)) == "padded rows (padding_free is false)"
 

@@ -117,4 +117,4 @@ def test_a_harmful_base_is_refused_before_rows_are_made(vicuna, rows, tmp_path):
 def test_unsafe_loading_cannot_be_asked_for(vicuna, rows, tmp_path):
     unsafe = {"model_name_or_path": str(vicuna), "train_data": [rows], "model_init_kwargs": {"weights_only": False}}
     end = recipe_runs.run_here(recipe_runs.configure(tmp_path, **unsafe))
-    assert "weights_only: false can run code in the weights" in end
+    assert "weights_only: false allows code" in end

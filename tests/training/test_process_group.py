@@ -36,7 +36,7 @@ def test_a_stale_lock_is_removed_and_named_before_deepspeed_builds(lock):
     alone = SimpleNamespace(world_size=1, deepspeed_plugin=object(), device=torch.device("cpu"))
     connect_processes(alone, said.append)
     assert not lock.exists()
-    assert said == [f"removed {lock}: an interrupted build left it 60 minutes ago, and no process holds it"]
+    assert said == [f"removed {lock}: it was left 60 minutes ago by an interrupted build, and no process holds it"]
 
 
 def test_a_lock_that_a_process_holds_is_left_however_old(lock):
@@ -57,5 +57,5 @@ def test_a_folder_that_changes_keeps_its_lock_until_it_is_quiet(lock):
     said, began = [], time.monotonic()
     remove_stale_locks(said.append, timeout_s=3)
     assert 0.5 < time.monotonic() - began < 30
-    assert "no local process holds this lock, but another machine may; waiting 1 s" in said[0]
+    assert "no local process holds this lock, but another machine might; waiting 1 s" in said[0]
     assert said[1].startswith(f"removed {lock}: ")

@@ -55,7 +55,7 @@ def test_a_run_killed_at_any_step_goes_on_from_its_last_whole_checkpoint(setting
     assert whole, f"killed at step {step}"
     assert run_here(config) is None
     said = capfd.readouterr().out
-    assert f"resumes from {whole[0]}" in said
+    assert f"resuming from {whole[0]}" in said
     assert said.count("'loss': '") == 18 - int(whole[0].name.split("-")[1])
     assert_same(tmp_path / "out", uninterrupted)
 
@@ -80,7 +80,7 @@ def test_a_run_out_of_memory_says_what_needs_less_and_goes_on(settings, uninterr
 
     less = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
     assert run_here(configure(tmp_path, **settings, **less)) is None
-    assert f"resumes from {last}" in capfd.readouterr().out
+    assert f"resuming from {last}" in capfd.readouterr().out
     losses, expected = losses_of(tmp_path / "out/checkpoint-18"), losses_of(uninterrupted / "checkpoint-18")
     assert losses == pytest.approx(expected, rel=1e-2)  # dropout falls otherwise on fewer rows at once
 
@@ -103,11 +103,11 @@ def test_a_preempted_run_that_then_finds_the_disk_full_loses_nothing(settings, u
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert error.startswith(f"error: {tmp_path / 'out'}: no space left on the disk; ")
-    assert error.endswith(f"then the same command resumes from {last}")
+    assert error.endswith(f"the same command then resumes from {last}")
 
     assert run_here(config) is None
     said = capfd.readouterr().out
-    assert f"checkpoint-{-(-(step + 1) // 3) * 3}: incomplete, removed: {STATE_NAME}" in said
+    assert f"checkpoint-{-(-(step + 1) // 3) * 3}: removed because it is incomplete: {STATE_NAME}" in said
     assert_same(tmp_path / "out", uninterrupted)
 
 

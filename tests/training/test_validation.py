@@ -242,10 +242,10 @@ def test_figures_worked_by_hand():
 @pytest.mark.parametrize(
     ("options", "args", "message"),
     [
-        ({"eval_pairs": -1}, {}, "eval_pairs is -1; expected 0 or more"),
+        ({"eval_pairs": -1}, {}, "eval_pairs is -1; expected"),
         ({"early_stopping_patience": 0}, {}, "early_stopping_patience is 0"),
         ({"early_stopping_patience": 1}, {}, "add metric_for_best_model: eval_agreement"),
-        ({}, {"metric_for_best_model": "eval_agreement"}, "needs evaluations; set eval_data and eval_strategy"),
+        ({}, {"metric_for_best_model": "eval_agreement"}, "set eval_data and eval_strategy"),
         (
             {}, {"metric_for_best_model": "eval_bleu", "eval_strategy": "epoch"},
             r"eval_bleu not found; available: eval_loss, .*eval_agreement_with_reference",

@@ -1,4 +1,4 @@
-"""The parts shared by all row builders."""
+"""Base classes shared by all row builders."""
 
 from abc import abstractmethod
 from collections import Counter
@@ -15,16 +15,15 @@ from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 
 IGNORED = -100
-"""Label of a token without loss, as in torch's cross entropy."""
+"""Label of tokens that do not contribute to the loss, as in torch's cross entropy."""
 
 
 Kind = Literal["single", "pair", "multi"]
-"""Kind of a row by its number of answers: one, two, or more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowOptions:
-    """Options for building rows; see `JudgeArguments`. `window` is the maximum number of tokens per row."""
+    """Options for building rows, as in `JudgeArguments`. `window` is the maximum number of tokens per row."""
 
     template: str
     window: int
@@ -38,7 +37,7 @@ class RowOptions:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Row statistics; `not_swapped` counts rows that were not swapped because the reason is ambiguous."""
+    """Row statistics. `not_swapped` counts rows that could not be swapped because their reason is ambiguous."""
 
     made: int = 0
     files: Counter[str] = field(default_factory=Counter)
@@ -52,7 +51,7 @@ class RowCounts:
     scores: set[float] = field(default_factory=set)
 
     def add(self, other: "RowCounts") -> None:
-        """Add statistics."""
+        """Add the statistics from `other`."""
         for name in (each.name for each in fields(self)):
             mine, more = getattr(self, name), getattr(other, name)
             setattr(self, name, mine | more if isinstance(mine, set) else mine + more)
@@ -66,17 +65,15 @@ class RowCounts:
         left_out = ", ".join(f"{count} {reason}" for reason, count in self.left_out.most_common()) or "none"
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())
         return (
-            f"{self.made} rows ({kinds}), {self.swapped} swapped, {self.with_reference} with reference, "
-            f"{self.with_reason} with reason, {self.cut} with an answer cut; left out: {left_out}"
+            f"{self.made} rows ({kinds}), {self.swapped} swapped, {self.with_reference} with a reference, "
+            f"{self.with_reason} with a reason, {self.cut} with a truncated answer; left out: {left_out}"
         )
 
 
 _CONTEXT = 32
-"""Number of characters before a target that affect its first token."""
 
 
 _VARIANTS = 8
-"""Maximum prompts per sample: both orders, with and without reference."""
 
 
 def _kind_of(sample: Sample) -> Kind:
@@ -84,14 +81,14 @@ def _kind_of(sample: Sample) -> Kind:
 
 
 class FastTokenizer:
-    """A tokenizer that tracks offsets only on request, which is twice as fast (tokenizers 0.22)."""
+    """A tokenizer that computes offsets only on request, which is twice as fast (tokenizers 0.22)."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
 
     def __call__(self, text: str | list[str], *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
-        """Return token IDs, and offsets if requested."""
+        """Return the token IDs, and the offsets if requested."""
         if options.get("return_offsets_mapping") or isinstance(text, list):
             encoded: Mapping[str, Any] = self._tokenizer(text, add_special_tokens=add_special_tokens, **options)
             return encoded
@@ -105,7 +102,7 @@ class FastTokenizer:
 
 
 class RowBuilder:
-    """Builds rows from items that are the same in every epoch."""
+    """Builds one row per item and epoch."""
 
     row: ClassVar[type]
     options_type: ClassVar[type[RowOptions]] = RowOptions
@@ -113,7 +110,7 @@ class RowBuilder:
     def __init__(self, tokenizer: Tokenizer, options: RowOptions) -> None:
         for name in ("swap_prob", "reference_drop_prob", "reason_prob"):
             if not 0 <= getattr(options, name) <= 1:
-                raise ConfigError(f"{name} is {getattr(options, name)}; expected a probability, 0 to 1")
+                raise ConfigError(f"{name} is {getattr(options, name)}; expected a probability between 0 and 1")
         self.options = options
         self.counts = RowCounts()
         self._template = get_template(options.template)
@@ -128,7 +125,7 @@ class RowBuilder:
         """Yield items, each for at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Return a row, or count the reason it is left out; epochs begin at 0."""
+        """Return a row, or count the reason the item was left out. Epochs are counted from 0."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1
@@ -137,7 +134,7 @@ class RowBuilder:
 
     @abstractmethod
     def _row(self, item: Any, epoch: int) -> Any | str:
-        """Return the item's row in one epoch, or the reason it is left out."""
+        """Return the item's row in this epoch, or the reason it was left out."""
 
     @abstractmethod
     def check(self, paths: Sequence[str]) -> None:
@@ -175,7 +172,7 @@ class RowBuilder:
     def _tokenise(
         self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
     ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
-        """Tokenise the truncated prompt and each target (up to half the window); only complete reasons get EOS."""
+        """Tokenise the truncated prompt and each target (up to half the window)."""
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
         tokenized_texts = [self._after_context(prompt, line + reason) for line, reason in texts]
@@ -192,9 +189,9 @@ class RowBuilder:
         return tokenized, targets
 
     def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
-        """Return a target's tokens after the prompt's end, and the preceding token (None without a clean split).
+        """Return a target's tokens after the end of the prompt, and the preceding token (None without a clean split).
 
-        Merges depend on neighbours, so the split holds after any prompt with the same last token.
+        Tokenizers merge only neighbouring tokens, so the split is valid after any prompt with the same last token.
         """
         bare = tuple(span if span.kind == "template" else Span("", span.kind, span.role) for span in prompt.spans)
         context = (self._text_before(bare, chat=prompt.chat) + prompt.prefill)[-_CONTEXT:]
@@ -205,7 +202,6 @@ class RowBuilder:
         return None, self._truncator.ids(text)
 
     def _after_prompt(self, tokenized: TokenizedPrompt, prompt: Prompt, text: str) -> list[int]:
-        """Return a target's tokens after the full prompt, tokenized alone if a token would cross the boundary."""
         whole = self._truncator.encode(tokenized.text + text, chat=prompt.chat)
         before = len(tokenized.ids)
         return whole[before:] if whole[:before] == tokenized.ids else self._truncator.ids(text)

@@ -1,4 +1,4 @@
-"""Build rows in chunks on all cores, in file order; the bytes do not depend on the number of workers.
+"""Build rows in chunks on all cores, in file order. The output does not depend on the number of workers.
 
 Workers are spawned, not forked, because this process may have a GPU context, threads, and connections.
 """
@@ -25,11 +25,10 @@ from judgelm.errors import RunError
 from judgelm.training.rows.builder import RowBuilder, RowCounts
 
 CHUNK = 256
-"""Items per chunk."""
 
 
 _FEW_CHUNKS = 8
-"""Up to this many chunks are built in this process, because workers start slowly."""
+"""Maximum number of chunks to build in this process, because workers are slow to start."""
 
 
 _TOKENS = pa.list_(pa.int32())
@@ -40,7 +39,7 @@ _COLUMNS: dict[Any, pa.DataType] = {str: pa.string(), float: pa.float64(), int: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowJob:
-    """A worker's task."""
+    """The task of a worker."""
 
     builder: Callable[[Any, Any], RowBuilder]
     tokenizer: Any
@@ -50,7 +49,7 @@ class RowJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Rows built from some items: one batch per epoch, and the first epoch's counts."""
+    """Rows built from some items, with one batch per epoch, and the counts for the first epoch."""
 
     items: int
     rows: list[pa.RecordBatch]
@@ -58,12 +57,12 @@ class Chunk:
 
 
 def schema_of(row: type) -> pa.Schema:
-    """Return a row class's columns."""
+    """Return the columns of a row class."""
     return pa.schema([(column.name, _COLUMNS.get(column.type, _TOKENS)) for column in fields(row)])
 
 
 def make_chunks(items: Iterable[Any], job: RowJob, workers: int | None) -> Iterator[Chunk]:
-    """Build rows from items in order; if `workers` is None, use all cores, or one for up to 2,048 items."""
+    """Build rows from items in order. By default, use one worker for up to 2,048 items, otherwise all cores."""
     reading = iter(items)
     chunks: Iterator[tuple[Any, ...]] = iter(lambda: tuple(islice(reading, CHUNK)), ())
     count = usable_workers(workers)
@@ -89,13 +88,15 @@ def _in_processes(chunks: Iterator[tuple[Any, ...]], job: RowJob, workers: int) 
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool as error:
-        raise RunError("a row-building process died, possibly out of memory; set dataset_num_proc: 1") from error
+        raise RunError(
+            "a process that builds rows died, possibly because it ran out of memory; set dataset_num_proc: 1"
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _chunk_of(builder: RowBuilder, epochs: Sequence[int], items: Sequence[Any]) -> Chunk:
-    """Build rows by epoch; an item's epochs are built together because they share prompts."""
+    """Build rows by epoch. All epochs of an item are built together, because they share prompts."""
     rows: list[list[Any]] = [[] for _ in epochs]
     counts = builder.counts = RowCounts()
     for item in items:
@@ -114,20 +115,17 @@ def _batch(row_class: type, rows: Sequence[Any]) -> pa.RecordBatch:
 
 
 _worker: tuple[RowBuilder, Sequence[int]] | None = None
-"""State of a started worker."""
 
 
 def _start(job: RowJob) -> None:
-    """Prepare a worker. It ignores Ctrl-C, because the parent ends it."""
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads would compete for the workers' cores
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the tokenizer's threads would compete with the workers for cores
     _worker = job.builder(job.tokenizer, job.options), job.epochs
 
 
 def _exit_with_parent() -> None:
-    """Exit when the parent is killed, instead of waiting for work forever."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -140,13 +138,13 @@ def _build(items: Sequence[Any]) -> Chunk:
 
 
 def _can_unpickle(tokenizer: Any) -> bool:
-    """Return whether another process can load the tokenizer class; remote code cannot be imported there."""
+    """Remote code cannot be imported in another process."""
     return not type(tokenizer).__module__.startswith("transformers_modules")
 
 
 @contextlib.contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Keep workers from importing this process's script, which is slow and may fail."""
+    """Keep workers from importing the main script, which is slow and may fail."""
     script = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

@@ -1,4 +1,4 @@
-"""The rows of all epochs as one dataset on disk, built once in training order."""
+"""The rows of all epochs as a single dataset on disk, built once in training order."""
 
 import contextlib
 import hashlib
@@ -29,15 +29,12 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 _COUNTS = TypeAdapter(RowCounts)
 ROWS_FOLDER = "rows"
-"""Subfolder of the output folder with the rows; removed when the judge is saved."""
+"""Subfolder of output_dir for the rows, removed when the judge is saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Number and order of passes over the rows; `steps` takes precedence over `epochs`.
-
-    `batch` is the number of rows per optimizer step.
-    """
+    """Number and order of passes over the rows. `steps` takes precedence over `epochs`."""
 
     epochs: float
     steps: int | None
@@ -46,11 +43,11 @@ class Schedule:
     seed: int
 
     def epochs_of(self, rows_per_epoch: int) -> float:
-        """Return the number of epochs, computed from `steps` if set."""
+        """Return the number of epochs, computed from `steps` if it is set."""
         return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
 
     def whole_epochs(self, rows_per_epoch: int | None) -> int:
-        """Return the number of epochs to build, or 1 if it depends on a still unknown row count."""
+        """Return the number of epochs to build, or 1 if it depends on a row count that is not yet known."""
         if self.steps is not None and rows_per_epoch is None:
             return 1
         return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))
@@ -68,13 +65,13 @@ def schedule_of(args: Any) -> Schedule:
 
 
 def training_order(lengths: NDArray[np.int64], sizes: Sequence[int], schedule: Schedule) -> NDArray[np.int64]:
-    """Return row indices in training order; epochs, of `sizes` rows each, are not mixed."""
+    """Return row indices in training order. `sizes` is the number of rows per epoch. Epochs are not mixed."""
     order = []
     begin = 0
     for epoch, size in enumerate(sizes):
         generator = torch.Generator().manual_seed(schedule.seed * 1_000_003 + epoch)
         if schedule.group_by_length:
-            indices = get_length_grouped_indices(  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+            indices = get_length_grouped_indices(  # type: ignore[no-untyped-call]  # untyped in transformers
                 lengths[begin : begin + size].tolist(), schedule.batch, generator=generator
             )
         else:
@@ -90,8 +87,6 @@ class EpochRows:
 
     Attributes:
         name: hash of the options and files.
-        counts: statistics of the first epoch.
-        epochs: number of complete epochs in the dataset.
         per_epoch: number of rows in the first epoch.
     """
 
@@ -113,7 +108,7 @@ def build_rows(
     *,
     extra_files: Sequence[str] = (),
 ) -> tuple[EpochRows, EpochRows | None]:
-    """Build rows for training and, if there are files, for evaluation."""
+    """Build rows for training and, if `eval_data` is set, for evaluation."""
     schedule = schedule_of(args)
     state = PartialState()
 
@@ -149,7 +144,7 @@ def build_epochs(
         _write(job, paths, schedule, file, facts, workers)
     written = json.loads(facts.read_text(encoding="utf-8"))
     dataset = datasets.Dataset.from_file(str(file))
-    batches = np.array(written["batches"])  # shape (batches, 2): epoch and row count of each
+    batches = np.array(written["batches"])  # shape (batches, 2): the epoch and number of rows of each batch
     by_epoch = np.argsort(np.repeat(batches[:, 0], batches[:, 1]), kind="stable")
     sizes = np.bincount(batches[:, 0], weights=batches[:, 1]).astype(int).tolist()
     order = by_epoch[training_order(_lengths(dataset)[by_epoch], sizes, schedule)]
@@ -165,7 +160,6 @@ def build_epochs(
 
 
 def _write(job: RowJob, paths: Sequence[str], schedule: Schedule, file: Path, facts: Path, workers: int | None) -> None:
-    """Write the rows of all epochs, reading the input again if the first epoch determines their number."""
     partial = file.with_suffix(".partial")
     counts: list[RowCounts] = []
     batches: list[tuple[int, int]] = []
@@ -206,7 +200,7 @@ def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], sche
     epochs = [schedule.epochs] if schedule.steps is None else [schedule.steps, schedule.batch]
     made_by = [VERSION, get_template(options.template).sha, asdict(options), epochs]
     made_by += [tokenizer.chat_template, tokenizer.eos_token_id]
-    plain = json.loads(json.dumps(made_by), parse_int=float)  # a file's 3 is a flag's 3.0
+    plain = json.loads(json.dumps(made_by), parse_int=float)  # 3 in a config file is 3.0 as a command-line option
     digest = hashlib.sha256(json.dumps(plain).encode())
     digest.update(tokenizer.backend_tokenizer.to_str().encode())
     for path in paths:
@@ -215,7 +209,7 @@ def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], sche
 
 
 def file_sha(path: str) -> str:
-    """Return the SHA-256 in hex, or an empty string if the file cannot be read."""
+    """Return the SHA-256 hash in hex, or an empty string if the file cannot be read."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
     return ""

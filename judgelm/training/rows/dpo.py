@@ -9,8 +9,8 @@ and reference is chosen, and a wrong reply is rejected;
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Either both judgments have a reason or neither does, so that length does not decide the preference. Unparseable replies
-are never swapped.
+Reasons are used only if both judgments have one, so that length does not decide the preference. Unparseable replies are
+never swapped.
 """
 
 import json
@@ -39,7 +39,7 @@ from judgelm.training.rows.builder import RowBuilder, RowOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeReply:
-    """A judge's reply to one prompt; `reference` is true if the run showed references."""
+    """A judge's reply to one prompt. `reference` is true if the run's prompts included references."""
 
     shown: Shown
     reference: bool
@@ -52,7 +52,7 @@ class JudgeReply:
 
     @property
     def text(self) -> str | None:
-        """Score line with any complete reason, or the unparseable first reply; None if that is incomplete."""
+        """The score line and any complete reason, or the unparseable first reply (None if that was cut off)."""
         failure = self.shown.repaired or self.shown.failure
         if failure is not None:
             return failure.text if failure.code in ("off_grammar", "out_of_range") else None
@@ -61,7 +61,7 @@ class JudgeReply:
 
 
 def read_replies(path: str, *, template: str, scale: tuple[float, float]) -> dict[str, tuple[JudgeReply, ...]]:
-    """Return replies by sample ID; a sample's last judgment is used."""
+    """Return a run's replies by sample ID, using the last judgment of each sample."""
     reference = _shows_references(path, template, scale)
     replies: dict[str, tuple[JudgeReply, ...]] = {}
     for judgment in iter_judgments(path):
@@ -74,14 +74,16 @@ def _shows_references(path: str, template: str, scale: tuple[float, float]) -> b
     fingerprint = _fingerprint(path)
     mode, used = fingerprint["mode"], fingerprint["template"]
     if mode.get("name") != "pair":
-        raise InputError(f"{path}: contains judgments of mode {mode.get('name')!r}; expected mode 'pair'")
+        raise InputError(f"{path}: contains judgments from mode {mode.get('name')!r}; expected mode 'pair'")
     if (used["id"], used["sha"]) != (template, get_template(template).sha):
-        other = "another version of it" if used["id"] == template else repr(used["id"])
-        raise InputError(f"{path}: judged with template {other}; judge the pairs with {template!r}")
+        other = "another version of the template" if used["id"] == template else f"template {used['id']!r}"
+        raise InputError(f"{path}: the pairs were judged with {other}; judge them with template {template!r}")
     if tuple(mode["scale"]) != scale:
-        raise InputError(f"{path}: judged on scale {mode['scale']}; judge the pairs on {list(scale)}")
+        raise InputError(f"{path}: the pairs were judged on scale {mode['scale']}; judge them on {list(scale)}")
     if len(fingerprint["input"]) != 1:
-        raise InputError(f"{path}: the run has {len(fingerprint['input'])} input files; judge only the labelled file")
+        raise InputError(
+            f"{path}: the run has {len(fingerprint['input'])} input files; rerun it on the labelled file only"
+        )
     return bool(mode["reference"] != "ignore")
 
 
@@ -93,9 +95,9 @@ def _fingerprint(path: str) -> dict[str, Any]:
         mode["scale"], mode["reference"], template["id"], template["sha"], fingerprint["input"]
     except OSError as error:
         finding = f"cannot read {manifest.name} ({error.strerror})"
-        raise InputError(f"{path}: {finding}; keep the files of a run together") from error
+        raise InputError(f"{path}: {finding}; keep all files of a run together") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{manifest}: not a manifest of judgelm-batch ({error!r})") from error
+        raise InputError(f"{manifest}: not a valid judgelm-batch manifest ({error!r})") from error
     return dict(fingerprint)
 
 
@@ -118,7 +120,7 @@ class PreferenceRowOptions(RowOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgmentPair:
-    """Two judgments of one sample; an unparseable one is the `reason` of a label without scores."""
+    """Two judgments of one sample; an unparseable judgment is stored as the `reason` of a label without scores."""
 
     chosen: LabelledPair
     rejected: LabelledPair
@@ -126,7 +128,7 @@ class JudgmentPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceRow:
-    """Token IDs of a prompt, its better judgment, and its worse judgment."""
+    """Token IDs of a prompt, its chosen judgment, and its rejected judgment."""
 
     sample_id: str
     prompt_ids: NDArray[np.int32]
@@ -135,7 +137,7 @@ class PreferenceRow:
 
 
 class PreferenceRowBuilder(RowBuilder):
-    """Builds the rows of `train/dpo.py` from pairs of judgments."""
+    """Builds the rows for `train/dpo.py` from pairs of judgments."""
 
     row: ClassVar[type] = PreferenceRow
     options_type = PreferenceRowOptions
@@ -159,7 +161,7 @@ class PreferenceRowBuilder(RowBuilder):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items()) or "no rows"
             labelled = ", ".join(self._labelled(paths))
             way_out = "judge these pairs with judgelm-batch"
-            raise InputError(f"{labelled}: no usable pair of judgments ({reasons}); {way_out}")
+            raise InputError(f"{labelled}: no usable pairs of judgments ({reasons}); {way_out}")
 
     def _labelled(self, paths: Sequence[str]) -> list[str]:
         return [path for path in paths if path not in self.options.judgments]

@@ -18,7 +18,7 @@ from judgelm.training.rows.sft import SFTRowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRowOptions(RowOptions):
-    """Options for building pair rows; templates that show one answer ignore `both_orders`."""
+    """Options for building pair rows. Templates that show a single answer ignore `both_orders`."""
 
     both_orders: bool = True
 
@@ -31,7 +31,7 @@ class PairRow:
         prompt_ids: tokens of the given order, or of the first answer.
         second_ids: tokens of the swapped order, if any, or of the second answer.
         preference: P(first answer of `prompt_ids` is better).
-        first_right: the first answer's score, scaled to 0 to 1, or NaN; `second_right` likewise.
+        first_right: the first answer's score, rescaled to the range 0 to 1, or NaN; likewise `second_right`.
     """
 
     sample_id: str
@@ -43,7 +43,7 @@ class PairRow:
 
 
 class PairRowBuilder(SFTRowBuilder):
-    """Builds the rows of `train/preference.py`."""
+    """Builds the rows for `train/preference.py`."""
 
     row: ClassVar[type] = PairRow
     options_type = PairRowOptions
@@ -56,7 +56,7 @@ class PairRowBuilder(SFTRowBuilder):
         label, reference = self._choose(pair.sample, pair.plain, pair.referenced, epoch)
         if label is None or label.preference is None:
             return "no preference, scores or winner"
-        # judges scored by a verdict word do not write a score line
+        # judges that are scored by a verdict word do not write a score line
         scores = () if self._template.reads_words else scores_by_preference(label.preference, self.options.scale)
         line = score_line(scores) + "\n" if scores else ""
         tokens = [self._tokens(prompt, ((line, ""),)) for prompt in self._prompts(pair.sample, reference)]
@@ -89,7 +89,7 @@ class PairRowBuilder(SFTRowBuilder):
         return first, second
 
     def _scored(self, label: Label | None) -> Label | None:
-        """Return the label with its preference but without its reason, which could prevent a swap."""
+        """Return the label with its preference, but without its reason, which could prevent swapping."""
         preference = None if label is None else preference_of(label)
         return None if label is None or preference is None else replace(label, preference=preference, reason=None)
 
@@ -103,7 +103,7 @@ class RewardRowOptions(PairRowOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardRow:
-    """Chats with the better and worse answer, and the margin margin_weight * (2 P(better) - 1)."""
+    """Chats with the better and worse answers, and the margin, which is margin_weight * (2 P(better) - 1)."""
 
     sample_id: str
     chosen_ids: NDArray[np.int32]
@@ -112,7 +112,7 @@ class RewardRow:
 
 
 class RewardRowBuilder(PairRowBuilder):
-    """Builds the rows of `train/reward.py`, with all turns of dialogues."""
+    """Builds the rows for `train/reward.py`, with all turns of a dialogue."""
 
     row: ClassVar[type] = RewardRow
     options_type = RewardRowOptions
@@ -147,14 +147,14 @@ class RewardRowBuilder(PairRowBuilder):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPromptOptions(RowOptions):
-    """Options for building prompts; `reply_tokens` tokens are reserved for the reply."""
+    """Options for building prompts. `reply_tokens` is the number of tokens reserved for the reply."""
 
     reply_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPrompts:
-    """Prompts in both orders as strings, and the better answer's position in the given order."""
+    """Prompts in both orders as strings, and the position of the better answer in the given order."""
 
     sample_id: str
     prompt: str
@@ -163,7 +163,7 @@ class JudgingPrompts:
 
 
 class JudgingPromptBuilder(SFTRowBuilder):
-    """Builds the rows of `train/grpo.py`."""
+    """Builds the rows for `train/grpo.py`."""
 
     row: ClassVar[type] = JudgingPrompts
     options_type = JudgingPromptOptions
@@ -180,7 +180,7 @@ class JudgingPromptBuilder(SFTRowBuilder):
         if unfit := next((prompt for prompt in prompts if isinstance(prompt, Unparsed)), None):
             return failure_name(unfit.code)
         first, second = (prompt for prompt in prompts if not isinstance(prompt, Unparsed))
-        self._count(item.sample, item.source, reference, first, with_reason=True)  # the judge writes one
+        self._count(item.sample, item.source, reference, first, with_reason=True)  # the judge writes a reason itself
         winner = int(label.winner)
         return JudgingPrompts(sample_id=item.sample.id, prompt=first.text, swapped=second.text, winner=winner)
 

@@ -1,7 +1,7 @@
 """Token rows of labelled answers for `train/sft.py`.
 
-A single answer's prompt ends in its reference's prefilled score, `10`. The target is a space, the answer's score, and a
-newline.
+The prompt for a single answer ends in the prefilled score of its reference, `10`. The target is a space, the answer's
+score, and a newline.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from judgelm.training.rows.builder import IGNORED, RowBuilder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRow:
-    """One training row; tokens without loss have the label `IGNORED`."""
+    """One training row. Tokens that do not contribute to the loss have the label `IGNORED`."""
 
     sample_id: str
     input_ids: NDArray[np.int32]
@@ -30,16 +30,16 @@ class TokenRow:
 
 
 _KEPT = {"turns"}
-"""Metadata needed by rows; any more would be copied between processes."""
+"""The metadata that rows need; any other would be copied between processes."""
 
 
 class SFTRowBuilder(RowBuilder):
-    """Builds the rows of `train/sft.py` from labelled answers."""
+    """Builds the rows for `train/sft.py` from labelled answers."""
 
     row: ClassVar[type] = TokenRow
 
     def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
-        """Yield samples with their labels."""
+        """Yield the samples with their labels."""
         for path in paths:
             stream = SampleStream([path], on_reject=self._reject)
             for row, sample in stream.pairs():
@@ -59,7 +59,7 @@ class SFTRowBuilder(RowBuilder):
         for path in paths:
             if not self.counts.files[path]:
                 reasons = ", ".join(f"{count} {reason}" for reason, count in self.counts.left_out.items())
-                raise InputError(f"{path}: no usable row ({reasons or 'the file has no rows'})")
+                raise InputError(f"{path}: no usable rows ({reasons or 'the file has no rows'})")
 
     def _row(self, item: LabelledPair, epoch: int) -> Any | str:
         pair = self._swap(item, epoch)
@@ -87,7 +87,6 @@ class SFTRowBuilder(RowBuilder):
         return TokenRow(sample_id=sample.id, input_ids=ids, labels=labels)
 
     def _target(self, sample: Sample, label: Label, epoch: int) -> tuple[str, str]:
-        """Return score line and reason; for judges that reason first, an empty line, and reason with verdict."""
         drawn = uniform_hash(self.options.seed, sample.id, "reason", epoch) < self.options.reason_prob
         reason, _ = self._truncator.sanitize((label.reason or "").strip() if drawn else "")
         if self._template.reasons_first:
@@ -96,7 +95,7 @@ class SFTRowBuilder(RowBuilder):
         return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """Return the pair, randomly swapped; another draw name than the data builder's avoids undoing its swaps."""
+        """Swap the pair randomly. The draw name differs from the data builder's, so its swaps are not undone."""
         labels = [label for label in (item.plain, item.referenced) if label is not None]
         labelled = any(label.scores is not None or label.preference is not None for label in labels)
         drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob

@@ -40,7 +40,7 @@ def test_a_run_without_texts_has_a_note(tmp_path):
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [("", "no judgments found"), ('{"a": 1}\n', "1: not a judgment"), ("{", "1: not JSON")],
+    [("", "no judgments found"), ('{"a": 1}\n', "1: not a valid judgment"), ("{", "1: not JSON")],
 )
 def test_other_files_are_refused_with_their_location(tmp_path, lines, message):
     (tmp_path / "run.jsonl").write_text(lines)
@@ -108,7 +108,7 @@ def test_a_table_is_opened_by_the_names_of_its_run(named_columns):
     run = open_run(path)
     assert [sample.question for sample in run.samples.values()] == ["q", "q2"]
     assert run.notes == (
-        f"{table}: read like the run, with " + " ".join(f"--column {n}={c}" for n, c in NAMED.items()),
+        f"{table}: read with the same options as the run: " + " ".join(f"--column {n}={c}" for n, c in NAMED.items()),
     )
 
 

@@ -185,7 +185,7 @@ class Dying(SFTRowBuilder):
 
 @pytest.mark.distributed
 def test_a_worker_that_dies_ends_the_run_with_a_sentence_and_no_file(tokenizer, many, tmp_path):
-    with pytest.raises(RunError, match=r"a row-building process died.*dataset_num_proc: 1"):
+    with pytest.raises(RunError, match=r"a process that builds rows died.*dataset_num_proc: 1"):
         laid_out_by(tokenizer, many, tmp_path, builder=Dying, workers=2)
     assert not list(tmp_path.iterdir())
 

@@ -167,17 +167,17 @@ def test_replies_about_other_texts_are_refused(tokenizer, write, run, change):
     ],
 )
 def test_where_nothing_is_left_a_sentence_says_why(tokenizer, write, row, options, reason):
-    with pytest.raises(InputError, match=rf"no usable pair of judgments \(1 {reason}\)"):
+    with pytest.raises(InputError, match=rf"no usable pairs of judgments \(1 {reason}\)"):
         read(tokenizer, write(row), **options)
 
 
 @pytest.mark.parametrize(
     ("asked", "finding"),
     [
-        ({"template": "judgelm-v1"}, "judged with template 'judgelm-v1'"),
+        ({"template": "judgelm-v1"}, "with template 'judgelm-v1'"),
         ({"scale": (1, 5)}, r"judged on scale \[1, 5\]"),
         ({"manifest": None}, r"cannot read judged\.run\.json"),
-        ({"manifest": "{}"}, "not a manifest of judgelm-batch"),
+        ({"manifest": "{}"}, "not a valid judgelm-batch manifest"),
     ],
 )
 def test_judgments_asked_for_in_another_way_are_refused(tokenizer, write, run, tmp_path, asked, finding):
@@ -272,5 +272,5 @@ def test_a_pair_whose_answers_are_equal_after_the_cut_is_left_out(tokenizer, wri
 
 
 def test_a_file_of_ties_is_refused(tokenizer, write):
-    with pytest.raises(InputError, match=r"no usable row \(1 a tie\)"):
+    with pytest.raises(InputError, match=r"no usable rows \(1 a tie\)"):
         list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([write(pair("a", "b", winner="tie"))]))
