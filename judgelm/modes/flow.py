@@ -31,7 +31,7 @@ def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round])
 
 
 def with_adapter(begin: Callable[[], RequestFlow[Result]], adapter: str) -> RequestFlow[Result]:
-    """Use a LoRA adapter (a folder or a Hub ID) for all requests in a flow."""
+    """Use a LoRA adapter (a folder or a hub ID) for all requests in a flow."""
 
     def ask(requests: list[Request]) -> Round:
         return (yield [replace(request, adapter=adapter) for request in requests])

@@ -151,7 +151,6 @@ def _request(
     read: Callable[[str], StatedVerdict | Unparsed],
     max_tokens: int,
 ) -> Request:
-    """Request both labels in the case that the judge used, or as in the prompt if its case is mixed."""
     verdict = read(shown.text)
     assert not isinstance(verdict, Unparsed), "only replies with a label are asked about"
     cases = ((str.islower, str.lower), (str.isupper, str.upper), (str.istitle, str.title))

@@ -229,7 +229,6 @@ def _shown(
     *,
     referenced: bool,
 ) -> Shown:
-    """Express a letter as a score line with the best and the worst score."""
     shown = Shown(
         order=order,
         text=completion.texts[0] if completion.texts else "",

@@ -101,7 +101,6 @@ def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestF
 
 
 def _left(text: str, received: Completion, thinking: Thinking) -> int:
-    """Return the number of tokens left for thinking after a quoted closing tag, or 0."""
     interrupted = received.finish_reasons[0] == "stop" and text.endswith(CLOSE)
     return max(0, thinking.max_tokens - received.completion_tokens) if interrupted else 0
 

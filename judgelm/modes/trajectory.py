@@ -154,7 +154,6 @@ class Trajectory(ReadingMode):
 
 
 def _cut_alike(sample: Sample, readout: Readout) -> Unparsed | None:
-    """Return a failure if two trajectories that were judged separately differ only in the text that was cut."""
     cut = all(len(reply.order) == 1 and reply.truncations for reply in readout.shown)
     if readout.strengths is None or len(set(sample.answers)) == 1 or len(set(readout.strengths)) == 2 or not cut:
         return None

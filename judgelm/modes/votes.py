@@ -165,7 +165,6 @@ class Voted(BatchMode):
 
 
 def _ask_once(requests: list[Request]) -> Round:
-    """Merge requests that differ only in their keys into one request for several replies."""
     equal: dict[Request, list[int]] = {}
     for index, request in enumerate(requests):
         equal.setdefault(replace(request, key=""), []).append(index)

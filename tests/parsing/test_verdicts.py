@@ -40,12 +40,12 @@ def test_a_verdict_is_read(text, label, written):
     ("text", "why"),
     [
         ("", "the reply is empty"),
-        ("It is correct, I think.", "it does not end in a verdict"),
+        ("It is correct, I think.", "the reply does not end with a verdict"),
         ("[Correct] or [Incorrect]", "one line names correct and incorrect"),
         ("[[XCorrect]]", "the verdict 'xcorrect' is not one of"),
         ("[[CorrectX]]", "the verdict 'correctx' is not one of"),
-        ("That is not correct", "it does not end in a verdict"),
-        ("The verdict is not correct", "it does not end in a verdict"),
+        ("That is not correct", "the reply does not end with a verdict"),
+        ("The verdict is not correct", "the reply does not end with a verdict"),
         ("[[Correct]]\nor rather [[Partially correct]]", "the verdict 'partially correct' is not one of"),
         # the prompt's own words, said again
         ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "one line names correct and incorrect"),

@@ -59,8 +59,8 @@ def test_a_template_gives_what_transformers_gives(render, tokenizer, template, t
     ("template", "finding"),
     [
         ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 200,000 lines"),
-        ("{% for i in range(10**9) %}{% endfor %}", "computes a power"),
-        ("{{ 9 ** 9 ** 9 ** 9 }}", "computes a power"),
+        ("{% for i in range(10**9) %}{% endfor %}", "power operator"),
+        ("{{ 9 ** 9 ** 9 ** 9 }}", "power operator"),
         ("{% for i in range(1000000000) %}{% endfor %}", "Range too big"),
         ("{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}", "200,000 lines"),
