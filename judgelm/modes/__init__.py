@@ -82,7 +82,7 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
 
 
 def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> "BatchMode":
-    """Like `make_mode`, but takes the mode's class. If `votes` is above 1, the judge is sampled that many times."""
+    """Like `make_mode`, but takes the mode's class."""
     from judgelm.modes.mode import check_finite
     from judgelm.modes.votes import TEMPERATURE, Voted
 

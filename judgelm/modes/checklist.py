@@ -1,7 +1,6 @@
 """Judging with a checklist, in which each criterion is a yes-no question.
 
-The score is the total weight of the criteria met, divided by the sum of the positive weights. The score can be negative
-if there are negative weights.
+The score is the total weight of the criteria met, divided by the sum of the positive weights.
 
 Source: HealthBench (Arora et al. 2025; `hard` is `calculate_score` in openai/simple-evals), Rubrics as Rewards (Gunjal
 et al. 2025), WildBench (Lin et al. 2024), and TICK (Cook et al. 2024).

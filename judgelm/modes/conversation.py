@@ -46,9 +46,9 @@ class Conversation(Pairwise):
     """Judge two dialogues as a pair, or grade one.
 
     `Judgment.shown` has one entry per turn and order (`part` is `turn 1` or `dialogue`). The verdict is based on the
-    means over all turns, as for a pair. An order fails if any of its turns fails. If every shown turn has a reference,
-    a single dialogue is graded against a dialogue made up of its references. For word readings, each answer is shown by
-    itself after the earlier turns, except that `letters` shows both dialogues.
+    means over all turns, as for a pair. If every shown turn has a reference, a single dialogue is graded against a
+    dialogue made up of its references. For word readings, each answer is shown by itself after the earlier turns,
+    except that `letters` shows both dialogues.
 
     Attributes:
         turns: `each` judges every turn in the context of the earlier turns, as MT-Bench does. `last` judges only the
@@ -162,7 +162,7 @@ def _of_parts(views: Sequence[DialogueView], parts: Sequence[Judgment | Readout]
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
-    """Merge the turns of each order into one `Shown`. Works for the judgments of all pair modes.
+    """Merge the turns of each order into one `Shown`.
 
     Scores and probabilities are averaged over the turns. The first failure and the maximum unassigned probability are
     kept. Follow-up questions are omitted.

@@ -127,7 +127,7 @@ class Chat(Pairwise):
     """Judge a pair, then answer the questions in `metadata["follow_ups"]`, a list of strings.
 
     The replies are added to the end of `Judgment.shown` as parts `follow-up 1`, `follow-up 2`, and so on; the verdict
-    does not change. Questions are asked only if there is a verdict, and no more are asked after one gets no reply.
+    does not change. No more questions are asked after one gets no reply.
 
     Attributes:
         reply_tokens: token limit for each reply.

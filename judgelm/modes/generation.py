@@ -69,7 +69,7 @@ class AnswerTask(NamedTuple):
 
     @property
     def id(self) -> str:
-        """A key that is unique within a model's run, even if a sample's question or options change but not its ID."""
+        """Unique within a model's run, even if a sample's question or options change."""
         text = question_of(self.question).text.encode(errors="surrogatepass")
         return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
 
@@ -169,9 +169,8 @@ class AnswerMode:
 class TeacherMode(BatchMode):
     """Ask a teacher to judge a pair once, in the given order and with the reference, if any.
 
-    The teacher writes the score line and the reason in a single reply of at most `reason_tokens` tokens. Each order,
-    with or without the reference, is a separate sample (`judgelm.runs.teacher`), so a failure never repeats a paid
-    request.
+    The teacher writes the score line and the reason in a single reply of at most `reason_tokens` tokens. Each order is
+    a separate sample (`judgelm.runs.teacher`), so a failure never repeats a paid request.
     """
 
     name: ClassVar[str] = "teaching"

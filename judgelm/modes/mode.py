@@ -91,7 +91,7 @@ class BatchMode:
         raise NotImplementedError
 
     def check(self, sample: Sample) -> None:
-        """Check that the mode can judge a sample; batch runs reject rows that fail.
+        """Check that the mode can judge a sample.
 
         Raises:
             InputError: the number of answers is wrong, or an input is missing.

@@ -1,6 +1,6 @@
 """Grading of an answer about an image by comparison with a known correct answer.
 
-In the paper, the judge does not see the image, because the reference describes it. Showing images is our addition.
+Showing images is our addition.
 
 Source: JudgeLM, section 6.4, Figures 7 and 20 to 23; data as in MM-Vet (Yu et al. 2023).
 """
@@ -34,10 +34,7 @@ _OR, _AND = "<OR>", "<AND>"
 
 
 def read_gold(text: str) -> tuple[tuple[str, ...], ...]:
-    """Split a gold answer into alternatives, each with its required parts. A string without tags is a single part.
-
-    Source: MM-Vet (Yu et al. 2023), section 3.2.
-    """
+    """Split a gold answer into alternatives, each with its required parts. A string without tags is a single part."""
     if _OR not in text and _AND not in text:
         return ((text,),)
     alternatives = (tuple(part.strip() for part in answer.split(_AND) if part.strip()) for answer in text.split(_OR))

@@ -164,10 +164,7 @@ class Pairwise(ReadingMode):
         return replace(shown, distribution=distribution)
 
     def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
-        """Retry failed requests with greedy decoding, constrained to the score-line grammar.
-
-        The grammar forces even an undecided judge to write scores, so the original failure is kept in `repaired`.
-        """
+        """The grammar forces even an undecided judge to write scores, so the original failure is kept in `repaired`."""
         failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
         if not failed:
             return shown

@@ -63,7 +63,6 @@ class Words(NamedTuple):
     """The words whose probabilities a reading compares.
 
     Attributes:
-        reading: `letters`, `yes-no`, or `grade`.
         scores: score for each word on the judge's scale; empty for letters.
     """
 

@@ -1,8 +1,8 @@
 """Judges released by other projects, with the prompts and reply formats from their cards.
 
-Decoding is greedy by default; in the authors' code, PandaLM uses 4 beams and Prometheus samples at temperature 1.
-Delimiters in answers are sanitized. If a reply contains several verdicts, they must agree, unless one is marked as
-final or the card specifies that the last one counts.
+Decoding is greedy by default; in the authors' code, PandaLM uses 4 beams and Prometheus samples at temperature 1. If a
+reply contains several verdicts, they must agree, unless one is marked as final or the card specifies that the last one
+counts.
 """
 
 import re
@@ -49,7 +49,7 @@ class MarkedReply:
             group is the verdict.
         labels: the better answer or a tie, keyed by verdict; case is ignored.
         scale: lowest and highest score, for formats that use numbers instead of labels.
-        values: 1 if the verdict is a grade for one answer, 2 if it is scores for a pair.
+        values: number of values per verdict: 1 for a grade, 2 for the scores of a pair.
         separator: text between two numbers in the same marks; empty if each number has its own marks.
         deducts: whether the number is a deduction, so that the score is its negative.
         takes: `agreeing` requires all verdicts to agree; `last` uses only the last one.

@@ -1,4 +1,4 @@
-"""Rating of one answer on the dimensions of a rubric. The judge reasons first and then chooses a level.
+"""Rating of one answer on the dimensions of a rubric.
 
 The six built-in dimensions use the paper's prompts, without bold, italics, and the `NA` option of the human rubric. You
 can define your own dimensions in a YAML file such as `configs/judge/rubric.yaml`.
@@ -150,7 +150,6 @@ class Rubric(BatchMode):
             in `rubric`, or all six from the paper if `rubric` is empty.
         rubric: custom dimensions, keyed by name; see `configs/judge/rubric.yaml`.
         accept_missing: if some dimensions fail, use the mean of the remaining ones instead of failing.
-        retry_unparseable: request the most probable level after an unparseable reply.
     """
 
     name: ClassVar[str] = "rubric"

@@ -119,7 +119,7 @@ class Correctness(BatchMode):
     """Judge one answer as `correct` or `incorrect`.
 
     The answer is never cut, because the part to judge is at its end. A prompt that does not fit fails as `too_long`.
-    The sample's reference is never shown to the judge; it is used only for evaluation.
+    The sample's reference is never shown to the judge.
 
     Attributes:
         task: for `number` and `choice`, the sample's answer is an answer to the question. For `preference` (the

@@ -38,8 +38,7 @@ class Trajectory(ReadingMode):
     """Judge one agent trajectory, or two for the same task as a pair.
 
     `Judgment.shown` has one entry per prompt, with the task as its `part`. The verdict is based on the first task. If
-    any reply is unparseable, the judgment fails. If the reference is a trajectory, its tool calls are compared as well
-    (`Judgment.matches`).
+    the reference is a trajectory, its tool calls are compared as well (`Judgment.matches`).
 
     Attributes:
         tasks: `outcome`, `plan`, `tools` (choice and arguments), `results` (use of tool results), and `safety`. If

@@ -52,7 +52,6 @@ class Voted(BatchMode):
     Attributes:
         mode: the judge's mode, with a temperature above 0.
         votes: maximum number of samples, at least 2.
-        vote_rule: `majority` or `mean`.
     """
 
     mode: BatchMode

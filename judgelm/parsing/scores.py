@@ -158,8 +158,7 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
 
     A statement is a line of two scores, two scores in brackets after "output", "scores", or "ratings" (`The output
     tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements
-    must agree. This parser is never the default, because judges that were asked to begin with the score line must do
-    so.
+    must agree.
     """
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
@@ -199,8 +198,7 @@ def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
 def parse_pair_original(text: str) -> Scores | Unparsed:
     """Parse a pair as the original JudgeLM code does: split at a single space or comma and pass both parts to `float`.
 
-    Scores can be infinite or NaN, and a pair with NaN counts as a tie. The original code returns -1, -1 instead of
-    `Unparsed`.
+    Scores can be infinite or NaN, and a pair with NaN counts as a tie.
 
     Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
     """
@@ -277,7 +275,7 @@ LabelRule = Literal["as_judged", OrderRule]
 """How to combine the two orders into the label to compare; `as_judged` uses the run's verdict."""
 
 MAX_VALUES = 100
-"""Maximum number of possible scores for an answer. A pair can have the square of this number of score lines."""
+"""Maximum number of possible scores for an answer."""
 
 MIN_ASSIGNED = 0.5
 """Minimum total probability of all score lines that is required for a meaningful P(first better)."""

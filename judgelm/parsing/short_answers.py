@@ -59,8 +59,6 @@ def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished:
     """Return a solution's final answer: plain digits (`18`, `1/3`) or a letter.
 
     Args:
-        text: the solution.
-        task: kind of answer.
         letters: number of options; letters beyond the last option are not answers.
         finished: False if the solution was cut off. The answer must then be marked and must not be on the last line.
     """
@@ -246,7 +244,7 @@ def hotpot_normalised(text: str) -> str:
 def strictly_normalised(text: str) -> str:
     """Normalise like `hotpot_normalised`, but keep signs, decimal points, percent signs, and currency in numbers.
 
-    `2.5` is not `25`, but `1,000` is `1000`. This rule is ours; it avoids false matches.
+    `2.5` is not `25`, but `1,000` is `1000`.
     """
     words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
     return " ".join(filter(None, map(_strict_word, words)))

@@ -42,7 +42,7 @@ class Separated(NamedTuple):
     Attributes:
         block: everything before the reply, including tags and whitespace; empty if there is no thinking.
         thinking: the text inside the block; None if it is empty.
-        reply: the remaining text, which is passed to a parser.
+        reply: the remaining text.
         closed: False if the thinking does not end, so that there is no reply.
     """
 
@@ -59,7 +59,6 @@ def separate(text: str, *, bare: bool = True) -> Separated:
     sentence is treated as a quotation from an answer.
 
     Args:
-        text: the reply.
         bare: accept thinking without an opening tag, which may already be in the server's chat template.
     """
     if not _MARK.search(text):

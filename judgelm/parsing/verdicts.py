@@ -79,7 +79,7 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
     r"""Return the last valid verdict in a reply. `missing` is the reason for the failure if there are no statements.
 
     Conflicting verdicts are `off_grammar`, unless one is marked as final. Verdicts that are conditional, negated, or
-    retracted do not count (`had it said 42, I would have written [[Correct]]`, `[[1]]\nbut wait`).
+    retracted do not count (`[[1]]\nbut wait`).
     """
     if not statements:
         return Unparsed("off_grammar", text, missing)
@@ -107,7 +107,6 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
     verdict:".
 
     Args:
-        text: the reply.
         labels: maps labels to their words in the prompt, such as `correct` to `Correct`; case is ignored.
         brackets_only: whether the verdict must be in double brackets.
     """
@@ -307,8 +306,7 @@ TagRule = Literal["first", "last_on_line", "second", "last"]
 rules, there is no answer.
 
 `first` searches across lines. `last_on_line` searches single lines, for Mistral judges, whose decoded text begins with
-the prompt and its tags. `second` and `last` search across lines and ignore case. The published figures do not use
-`last`.
+the prompt and its tags. `second` and `last` search across lines and ignore case.
 """
 
 QaLabel = Literal["correct", "incorrect"]

@@ -130,8 +130,7 @@ def dialogue_prompt(
 ) -> Prompt:
     """Return two dialogues in the template's pair blocks, or one dialogue after its references.
 
-    Each answer is a separate span. `Truncation.answer` counts the turns of the first assistant shown, followed by those
-    of the second.
+    `Truncation.answer` counts the turns of the first assistant shown, followed by those of the second.
     """
     if len(order) == 1 and not view.anchored:
         raise ValueError("a single dialogue is shown after its references, but a turn has no reference")

@@ -38,7 +38,6 @@ class GgufBase:
 
     Attributes:
         gguf_sha256: SHA-256 (hex) of the file, used as the name of its dequantised checkpoint in the cache.
-        file: file name to show in messages.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

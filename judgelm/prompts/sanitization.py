@@ -181,7 +181,7 @@ def _loose(marker: str) -> str:
     """Return a pattern for a marker and its confusables.
 
     Markers with several letters also match if they contain other punctuation, digits in place of letters, or short text
-    in place of `{n}`, such as `[The_End_of_Assistant_One's_Answer]`. `[1]` and `[S]` are ordinary text.
+    in place of `{n}`, such as `[The_End_of_Assistant_One's_Answer]`.
     """
     parts = _PART.findall(marker)
     wordy = sum(part.isalpha() for part in parts) >= _MIN_LETTERS

@@ -127,7 +127,7 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
 
 
 def _read_call(call: object, index: int, place: str) -> Step:
-    """Parse OpenAI (`function: {name, arguments}`), inspect_ai (`function: name`), and LangChain (`args`) calls."""
+    """Parse a call from OpenAI, inspect_ai (where `function` is the name), or LangChain (with `args`)."""
     if not isinstance(call, dict):
         raise InputError(f"{place}: expected an object with the called function, got {_shown(call)}; correct it")
     function = call.get("function")

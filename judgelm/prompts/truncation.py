@@ -80,7 +80,6 @@ class Truncator:
     """Truncates prompts for one tokenizer and window.
 
     Args:
-        tokenizer: a fast tokenizer.
         window: maximum number of tokens for the prompt and the reply together.
         images: image text for a vision-language model; if it is None, prompts with images are rejected.
         thinking: thinking argument for the chat template.
@@ -109,10 +108,8 @@ class Truncator:
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
         """Fit the prompt into `window - reply_tokens` tokens, cutting its answers if necessary.
 
-        A prefill does not count, because it is part of the reply. The same applies to the end of a thinking block
-        opened by the chat template, which is added if thinking is off or there is a prefill. The failure is `too_long`
-        if the prompt does not fit even with minimal answers, and `equal_after_cut` if different answers would become
-        identical.
+        A prefill does not count, because it is part of the reply. The failure is `too_long` if the prompt does not fit
+        even with minimal answers, and `equal_after_cut` if different answers would become identical.
 
         Raises:
             ConfigError: the chat template is missing or rejects the chat, or images are passed to a text-only model.
@@ -262,7 +259,7 @@ class Truncator:
 
     @cached_property
     def _takes_parts(self) -> bool:
-        """Whether the chat template supports lists of texts and images instead of printing them as Python values."""
+        """Whether the chat template supports lists of texts and images."""
         probe = "zq0qz"
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text

@@ -63,7 +63,6 @@ class AnswerRewards:
             the same question; identical answers count as 0.5. `score`: the expected score or grade, or P(yes), scaled
             to [0, 1]; for reward models, the raw reward. `checklist`: the weighted share of criteria met, clipped to
             [0, 1] (Rubrics as Rewards, Gunjal et al. 2025).
-        options: see `MethodOptions`.
 
     Raises:
         ConfigError: The method is unknown, or the judge does not support it.

@@ -31,7 +31,6 @@ class JudgeReward:
         question: column with the question. If the column is missing, the prompt or its user message is used.
         reference: column with the reference answer; required for `reference`.
         criteria: column with the criteria for `checklist`, as strings or as objects with `text` and `weight`.
-        options: see `MethodOptions`.
 
     Raises:
         ConfigError: The method is unknown, or the judge does not support it.
