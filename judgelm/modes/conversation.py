@@ -113,7 +113,7 @@ class Conversation(Pairwise):
         dialogue_of(sample)
 
     def views(self, sample: Sample) -> list[DialogueView]:
-        """Return the parts to judge, each with its own prompts."""
+        """Return the parts to judge, each with separate prompts."""
         turns = dialogue_of(sample, referenced=self.reference != "ignore")
         if self.turns == "whole":
             return [whole_view(turns)]

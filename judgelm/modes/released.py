@@ -85,8 +85,10 @@ class MarkedReply:
         plain = text.replace("：", ":")
         marked = self._matched(plain) if self.patterns else list(self._marked(plain))
         if not marked:
-            marks = "the format of the judge's card" if self.patterns else f"{self.before!r} and {self.after!r}"
-            return Unparsed("off_grammar", text, f"no verdict marked by {marks}")
+            marks = (
+                "in the format of the judge's card" if self.patterns else f"between {self.before!r} and {self.after!r}"
+            )
+            return Unparsed("off_grammar", text, f"no verdict {marks}")
         return self._label(marked, text) if self.labels else self._scores(marked, text)
 
     def _matched(self, text: str) -> list[_Marked]:

@@ -59,6 +59,8 @@ def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished:
     """Return a solution's final answer: plain digits (`18`, `1/3`) or a letter.
 
     Args:
+        text: the solution.
+        task: kind of answer.
         letters: number of options; letters beyond the last option are not answers.
         finished: False if the solution was cut off. The answer must then be marked and must not be on the last line.
     """

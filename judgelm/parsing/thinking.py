@@ -59,6 +59,7 @@ def separate(text: str, *, bare: bool = True) -> Separated:
     sentence is treated as a quotation from an answer.
 
     Args:
+        text: the reply.
         bare: accept thinking without an opening tag, which may already be in the server's chat template.
     """
     if not _MARK.search(text):

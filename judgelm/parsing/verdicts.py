@@ -107,6 +107,7 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
     verdict:".
 
     Args:
+        text: the reply.
         labels: maps labels to their words in the prompt, such as `correct` to `Correct`; case is ignored.
         brackets_only: whether the verdict must be in double brackets.
     """

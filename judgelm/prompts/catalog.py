@@ -187,7 +187,7 @@ class Template:
 
     @property
     def reads_alone(self) -> bool:
-        """Whether each answer has its own prompt."""
+        """Whether each answer is shown in a separate prompt."""
         return self.reading in ("yes-no", "grade", "reward")
 
     @property
@@ -230,8 +230,10 @@ class Template:
         full score prefilled (JudgeLM, Figure 5).
 
         Args:
+            sample: the sample to judge.
             order: indices into `sample.answers`; exactly one if the template shows each answer by itself.
             reference: required for score lines with a single answer.
+            scale: lowest and highest score.
             criterion: the criterion, for templates that require one.
         """
         completes = len(order) == 1 and not self.reads_alone

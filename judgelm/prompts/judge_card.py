@@ -59,7 +59,7 @@ class Card:
             None if the weights are in the card's folder.
         identity: hashes of the model from `model_hashes`; empty if the engine provides none.
         reading: how the reply is parsed; if None, the template's reading is used.
-        tie_threshold: see mode `pair`; if None, each run sets its own.
+        tie_threshold: see mode `pair`; if None, each run sets the threshold.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
         reference: whether training prompts were `without` a reference, `with` one, or `both`.
         thinking: thinking argument for the chat template; `absent` omits it.

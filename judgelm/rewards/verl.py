@@ -4,8 +4,8 @@
     reward.custom_reward_function.name=compute_score
     +reward.custom_reward_function.reward_kwargs.model=small-judge
 
-verl 0.9 requests rewards in many concurrent tasks, which share the judge's batches. Each reward worker loads its own
-copy of the judge. If the judge is large, use a server instead: `model=NAME engine=openai engine_args.base_url=URL`.
+verl 0.9 requests rewards in many concurrent tasks, which share the judge's batches. Each reward worker loads a copy of
+the judge. If the judge is large, use a server instead: `model=NAME engine=openai engine_args.base_url=URL`.
 """
 
 import asyncio
