@@ -173,7 +173,7 @@ def majority(answers: Sequence[str | None]) -> Majority:
     Source: SSR-Judge, equation 1.
     """
     if not answers:
-        raise ValueError("agreement needs at least one answer")
+        raise ValueError("agreement requires at least one answer")
     counts = Counter(answer for answer in answers if answer is not None)  # keeps the order of first appearance
     if not counts:
         return Majority(answer=None, votes=0, k=len(answers), tied=False)

@@ -79,7 +79,7 @@ def sample(*answers, **fields):
         ("rubric", {}, sample("a", "b"), "expected 1 answer, got 2"),
         ("correctness", {}, sample("a", "b"), "expected 1 answer, got 2"),
         ("qa", {}, sample("a"), "one answer and a reference, got 1 answer"),
-        ("qa", {}, sample("a", "b", reference="c"), "got 2 and one"),
+        ("qa", {}, sample("a", "b", reference="c"), "got 2 answer"),
         ("qa", {"with_context": True}, sample("a", reference="c"), 'no "context"'),
         ("ssr", {}, sample("a"), "expected 2 answers, got 1"),
         ("reasoned", {}, sample("a", "b", "c"), "expected 2 answers, got 3"),
