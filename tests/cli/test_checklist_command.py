@@ -35,7 +35,7 @@ def test_a_row_without_criteria_is_a_reject(batch, rows, tmp_path):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        (("--mode", "checklist", "--criteria", "gone.yaml"), "gone.yaml: cannot be read"),
+        (("--mode", "checklist", "--criteria", "gone.yaml"), "gone.yaml: cannot read"),
         (("--mode", "checklist", "--criteria", "c.json", "--mode-arg", "criteria=[a]"), "set the same option"),
         (("--criteria", "c.json"), "mode pair: unknown option criteria"),
     ],
