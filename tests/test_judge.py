@@ -34,7 +34,7 @@ def test_compare_asks_in_both_orders():
 def test_compare_takes_the_pair_modes_options():
     with Judge("8 6\nsince it is", engine="scripted") as judge:
         judgment = judge.compare("q", "a", "b", distribution=True, reasons="all", order_rule="probability")
-        with pytest.raises(ConfigError, match="unknown option reason; .*: accept_one_order"):
+        with pytest.raises(ConfigError, match="unknown option reason"):
             judge.compare("q", "a", "b", reason="all")
         with pytest.raises(ConfigError, match="unknown option scale"):
             judge.pairwise(scale=(1, 5))  # the card's business

@@ -201,7 +201,7 @@ def locate_weights(model: str) -> tuple[str, Card | None]:
     path = Path(model) / card.model
     weights = str(path) if path.exists() or card.model.startswith(".") else card.model
     if _card_without_weights(weights) is not None:
-        raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; specify the model itself")
+        raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; specify the model")
     return weights, card
 
 

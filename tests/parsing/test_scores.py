@@ -119,7 +119,7 @@ def test_ambiguous_lines_are_refused_with_the_reason(text, why):
         ("8,5 6", 3, JOINED),  # 8.5 and 6, or three scores
         ("8/6/5", 3, JOINED),
         ("8/10 6 5", 3, "the first line has 4 numbers, not 3"),
-        ("8/5 6/5 5/5", 3, "is not 10"),
+        ("8/5 6/5 5/5", 3, "other than 10"),
         ("Assistant 1: 8, Assistant 2: 6", 3, APART),
         ("Assistant 1: 8, Assistant 1: 7, Assistant 2: 6", 3, APART),
         ("Assistant 1: 8, Assistant 2: 6, Assistant 4: 5", 3, APART),
@@ -130,7 +130,7 @@ def test_ambiguous_lines_are_refused_with_the_reason(text, why):
         ("10 7", 1, "the first line has 2 numbers, not 1"),
         ("7 out of ten", 1, "other text"),
         ("seven", 1, "the first line has 0 numbers, not 1"),
-        ("7/5", 1, "is not 10"),
+        ("7/5", 1, "other than 10"),
     ],
 )
 def test_other_numbers_of_scores_are_refused_with_the_reason(text, count, why):
