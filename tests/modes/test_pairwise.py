@@ -319,7 +319,7 @@ def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
     ("retry", "words"),
     [
         (broken("error", "server gone"), "engine, server gone"),
-        (reply("8", finish="length"), "truncated, no end within"),
+        (reply("8", finish="length"), "truncated, the reply did not end within"),
         (reply("dunno"), "off_grammar, the first line has 0 numbers"),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_turn_without_reference_leaves_no_dialogue_to_stand_behind():
         (["q1"], r"turns\[0\]: expected"),
         ([{"answers": ["a", "b"]}], r"turns\[0\].question: expected a string"),
         ([{"question": "q", "answers": ["a", 7]}], r"turns\[0\].answers: expected a list of strings"),
-        ([{"question": "q", "answers": ["a"]}], r"turns\[0\].answers: expected 2, got 1"),
+        ([{"question": "q", "answers": ["a"]}], r"turns\[0\].answers: expected 2 answers, got 1"),
         ([{"question": "q", "answers": ["a", "b"], "reference": 7}], r"turns\[0\].reference"),
         ([{"question": "other", "answers": ["a", "b"]}], "the last turn differs"),
         ([{"question": "q", "answers": ["b", "a"]}], "the last turn differs"),
