@@ -34,7 +34,7 @@ def test_compare_asks_in_both_orders():
 def test_compare_takes_the_pair_modes_options():
     with Judge("8 6\nsince it is", engine="scripted") as judge:
         judgment = judge.compare("q", "a", "b", distribution=True, reasons="all", order_rule="probability")
-        with pytest.raises(ConfigError, match="unknown option reason; it has: accept_one_order"):
+        with pytest.raises(ConfigError, match="unknown option reason"):
             judge.compare("q", "a", "b", reason="all")
         with pytest.raises(ConfigError, match="unknown option scale"):
             judge.pairwise(scale=(1, 5))  # the card's business
@@ -198,7 +198,7 @@ def test_a_card_without_weights_may_name_an_installed_judge(small_judge, tuned):
 
 def test_a_card_without_weights_names_no_other_one(tuned, tmp_path):
     folder = tuned(".")
-    with pytest.raises(CardError, match=r"model: \. has no weights either; name the model itself"):
+    with pytest.raises(CardError, match=r"model: \. has no weights either"):
         Judge(folder, engine="transformers")
     with pytest.raises(ModelError, match="missing: no such folder"):
         Judge(tuned("./missing"), engine="transformers")
@@ -213,7 +213,7 @@ def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_fi
         assert "so it is read by yes-no; choose the reading" in judge.notes[0]
         judgment = judge.compare("what is paris", "a big capital", "red")
     assert judgment.failure.code == "off_grammar"  # random weights say neither word, and do not think
-    assert "of the probability is on yes, no, less than half" in judgment.failure.why
+    assert "probability of yes, no" in judgment.failure.why
     with Judge(str(folder), engine="transformers", reading="score-line") as judge:
         assert (judge.format.template, judge.engine.thinking.mode) == ("judgelm-chat", "absent")
 

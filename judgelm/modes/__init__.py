@@ -1,4 +1,4 @@
-"""Modes by name. Each mode is imported on first use, which keeps command help fast."""
+"""Modes by name. Each mode is imported on first use, so that `--help` stays fast."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -29,10 +29,10 @@ MODES: dict[str, str] = {
     "trajectory": "judgelm.modes.trajectory:Trajectory",
     "reward": "judgelm.modes.reward:Reward",
 }
-"""Mode name -> module and class."""
+"""Module and class of each mode, keyed by name."""
 
 CARD_FIELDS = ("template", "scale", "step", "prompt", "calibration_temperature")
-"""Mode fields that come from the judge's card and are not options."""
+"""Mode fields that are set by the judge's card and cannot be passed as options."""
 
 __all__ = ["CARD_FIELDS", "MODES", "BatchMode", "Pairwise", "Reasoned", "build_mode", "make_mode"]
 
@@ -48,7 +48,7 @@ if not TYPE_CHECKING:
 
 
 def mode_type(name: str) -> "type[BatchMode]":
-    """Import a mode."""
+    """Import a mode's class."""
     if name not in MODES:
         raise not_found("mode", name, MODES)
     module, _, kind = MODES[name].partition(":")
@@ -56,14 +56,14 @@ def mode_type(name: str) -> "type[BatchMode]":
 
 
 def shown_fields() -> frozenset[str]:
-    """Return the metadata fields shown by any mode."""
+    """Return all metadata fields that appear in the prompts of any mode."""
     from judgelm.modes.released import ReleasedMode
 
     return frozenset().union(ReleasedMode.shown_fields, *(mode_type(name).shown_fields for name in MODES))
 
 
 def protocol_of(name: str) -> str:
-    """Return how a mode reaches a verdict on a pair; empty if unknown."""
+    """Return a mode's `protocol`, or an empty string if the mode is unknown."""
     return mode_type(name).protocol if name in MODES else ""
 
 
@@ -73,7 +73,7 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
     Args:
         name: key of `MODES`.
         options: fields of the mode, `votes`, and `vote_rule`.
-        own: values of `CARD_FIELDS`; fields that the mode lacks are ignored.
+        own: values for `CARD_FIELDS`; fields that the mode does not have are ignored.
 
     Raises:
         ConfigError: unknown mode or option, or an invalid value.
@@ -82,7 +82,7 @@ def make_mode(name: str, options: Mapping[str, Any], own: Mapping[str, Any] | No
 
 
 def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], own: Mapping[str, Any]) -> "BatchMode":
-    """Like `make_mode`, but for a class. If `votes` is above 1, the judge is sampled that many times."""
+    """Like `make_mode`, but takes the mode's class."""
     from judgelm.modes.mode import check_finite
     from judgelm.modes.votes import TEMPERATURE, Voted
 
@@ -92,16 +92,16 @@ def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], o
         if not kind.can_vote(own):
             names = ", ".join(known for known in MODES if mode_type(known).reasons_first)
             raise ConfigError(
-                f"votes: mode {name} gets the verdict's probabilities in one pass; use distribution instead. Voting "
-                f"needs a judge that reasons first: a released judge, or one of the modes {names}"
+                f"votes: mode {name} gets verdict probabilities in a single pass; use distribution instead. Voting "
+                f"requires a judge that reasons first: a released judge, or one of these modes: {names}"
             )
         return Voted(mode=build_mode(kind, name, {"temperature": TEMPERATURE, **options}, own), **voting)
     if "vote_rule" in voting:
-        raise ConfigError("vote_rule needs votes; set a number, such as --votes 5")
+        raise ConfigError("vote_rule requires votes; set their number, such as --votes 5")
     has = {field.name for field in fields(cast(Any, kind))}
     known = sorted(has - set(CARD_FIELDS))
     if unknown := sorted(options.keys() - set(known)):
-        there_are = f"it has: {', '.join(known)}" if known else "it has none"
+        there_are = f"available options: {', '.join(known)}" if known else "it has no options"
         raise ConfigError(f"mode {name}: unknown option {', '.join(unknown)}; {there_are}")
     fixed = {key: value for key, value in own.items() if key in has}
     try:

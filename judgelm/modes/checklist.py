@@ -1,7 +1,6 @@
-"""Judging by a checklist: each criterion is a yes-no question.
+"""Judging with a checklist, in which each criterion is a yes-no question.
 
-The score is the total weight of the criteria met, divided by the sum of the positive weights. Negative weights can make
-it negative.
+The score is the total weight of the criteria met, divided by the sum of the positive weights.
 
 Source: HealthBench (Arora et al. 2025; `hard` is `calculate_score` in openai/simple-evals), Rubrics as Rewards (Gunjal
 et al. 2025), WildBench (Lin et al. 2024), and TICK (Cook et al. 2024).
@@ -27,18 +26,18 @@ from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample, S
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
 CRITERIA_FIELD = "criteria"
-"""Field with a row's own criteria, also in a sample's `metadata`."""
+"""Name of the field with a row's criteria, both in input files and in a sample's `metadata`."""
 
 _FORM = '["...", {"text": "...", "weight": 2}]'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Criterion:
-    """One point of a checklist.
+    """One criterion in a checklist.
 
     Attributes:
-        text: what an answer should do, as a yes-no question can ask.
-        weight: finite and not 0.
+        text: what an answer should do, phrased so that the judge can answer yes or no.
+        weight: any finite number except 0.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -48,7 +47,7 @@ class Criterion:
 
     def __post_init__(self) -> None:
         if not self.text.strip():
-            raise ConfigError("a criterion is empty; describe it in words, or leave it out")
+            raise ConfigError("a criterion is empty; describe it in words or remove it")
         if not math.isfinite(self.weight) or self.weight == 0:
             raise ConfigError(f"criterion {self.text!r:.60}: weight is {self.weight:g}; it must be finite and not 0")
 
@@ -57,7 +56,7 @@ class Criterion:
 
 
 def parse_criteria(value: object) -> tuple[Criterion, ...]:
-    """Parse a list of strings and objects with `text` and `weight`, or its JSON or YAML text.
+    """Parse a list of strings or of objects with `text` and `weight`; it can also be JSON or YAML text.
 
     Raises:
         ConfigError: the format is wrong, a criterion is duplicated, or no weight is positive.
@@ -70,7 +69,7 @@ def parse_criteria(value: object) -> tuple[Criterion, ...]:
     if twice := next((text for text in texts if texts.count(text) > 1), None):
         raise ConfigError(f"criterion {twice!r:.60} occurs twice; remove one")
     if all(criterion.weight < 0 for criterion in criteria):
-        raise ConfigError("no criterion has a weight above 0; add one")
+        raise ConfigError("no criterion has a weight above 0; add one that does")
     return criteria
 
 
@@ -83,34 +82,34 @@ def _criterion(item: object) -> Criterion:
     text, weight = fields["text"], fields.get("weight")
     weight = 1 if weight is None else weight  # struct columns contain null for a missing weight
     if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ConfigError(f"expected a string and a number as its weight, got {item!r:.60}; write {_FORM}")
+        raise ConfigError(f"expected a string with a numeric weight, got {item!r:.60}; write {_FORM}")
     return Criterion(text=text, weight=float(weight))
 
 
 def read_criteria(path: Path) -> tuple[Criterion, ...]:
-    """Read criteria from a YAML or JSON list, or from other files with one criterion per line."""
+    """Load criteria from a YAML or JSON list, or from a text file with one criterion per line."""
     try:
         text = read_text(path, MAX_YAML_BYTES)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return parse_criteria(parse_yaml(text) if path.suffix.lower() in (".yaml", ".yml", ".json") else lines)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot read as UTF-8 text ({error}); check the file") from error
+        raise ConfigError(f"{path}: cannot read the file as UTF-8 text: {error}") from error
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checklist(BatchMode):
-    """Judge answers by yes-no criteria.
+    """Judge answers against yes-no criteria.
 
-    `shown` has one entry per answer and criterion: `part` is the criterion, and `scores` its P(yes). The judgment's
-    `scores` are the weighted shares of criteria met. One answer is graded, two are compared as a pair, and more are
-    ranked. An unparseable reply fails the judgment; it never counts as no.
+    `shown` has one entry per answer and criterion: `part` is the criterion, and `scores` contains P(yes). The
+    judgment's `scores` are the weighted shares of criteria met. One answer is graded, two are compared as a pair, and
+    three or more are ranked. If a reply is unparseable, the judgment fails; such replies never count as no.
 
     Attributes:
-        criteria: criteria for all samples; a row's field `criteria` overrides them.
-        hard: count a criterion as met if P(yes) is at least 0.5, instead of counting P(yes).
-        tie_margin: maximum difference between two answers' shares that counts as a tie.
+        criteria: criteria for all samples; a `criteria` field in a row overrides them.
+        hard: count a criterion as fully met if P(yes) is at least 0.5, instead of counting P(yes) itself.
+        tie_margin: maximum difference between the scores of two answers that counts as a tie.
     """
 
     name: ClassVar[str] = "checklist"
@@ -119,7 +118,7 @@ class Checklist(BatchMode):
     scale: ClassVar[tuple[float, float]] = (0, 1)
     shown_fields: ClassVar[tuple[str, ...]] = (CRITERIA_FIELD,)
     protocol: ClassVar[str] = (
-        "Each answer was judged alone by a checklist; the answer with the higher weighted share is better"
+        "Each answer was judged separately against a checklist; the answer with the higher weighted share is better"
     )
 
     criteria: tuple[str | Criterion, ...] = ()
@@ -131,19 +130,19 @@ class Checklist(BatchMode):
         if self.criteria:
             object.__setattr__(self, "criteria", parse_criteria(self.criteria))
         if not 0 <= self.tie_margin <= 1:
-            raise ConfigError(f"tie_margin is {self.tie_margin}; it must be from 0 to 1")
+            raise ConfigError(f"tie_margin is {self.tie_margin}; it must be between 0 and 1")
 
     def check(self, sample: Sample) -> None:
-        """Check that a sample has usable criteria."""
+        """Check that a sample has valid criteria."""
         BatchMode.check(self, sample)
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
-        """Return the sample's own criteria, or the mode's if it has none."""
+        """Return the sample's criteria, or the mode's criteria if the sample has none."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
             raise InputError(
-                f"sample {sample.id}: no criteria; give each row a field `criteria`, or use --criteria FILE"
+                f"sample {sample.id}: no criteria; add a `criteria` field to each row, or use --criteria FILE"
             )
         try:
             return parse_criteria(self.criteria if own is None else own)

@@ -1,4 +1,4 @@
-"""Parsing of completions, and judgments about single answers."""
+"""Helpers for parsing completions and building judgments."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 def failure_of(completion: Completion) -> Unparsed | None:
-    """Return the reason why a request has no reply, or None if it has one."""
+    """Return the reason for a missing reply, or None if there is a reply."""
     match completion.finish_reasons[0]:
         case "error":
             return Unparsed("engine", completion.error)
@@ -43,7 +43,7 @@ def cut_off(completion: Completion, max_tokens: int, text: str = "") -> Unparsed
     """Return a failure if the reply reached its token limit."""
     if completion.finish_reasons[0] != "length":
         return None
-    return Unparsed("truncated", text, f"no end within {max_tokens} tokens or the window")
+    return Unparsed("truncated", text, f"the reply did not end within {max_tokens} tokens or the context window")
 
 
 def thinking_of(completion: Completion, reply: int = 0) -> str | None:
@@ -62,7 +62,7 @@ def read_reply(
 ) -> Shown:
     """Parse a completion's only reply as scores or a label.
 
-    With `needs_end`, a reply that was cut off is a failure even if it begins with a verdict.
+    If `needs_end` is set, a reply that was cut off is a failure even if it begins with a verdict.
     """
     text = completion.texts[0] if completion.texts else ""
     failure = failure_of(completion) or (cut_off(completion, max_tokens, text) if needs_end else None)
@@ -80,7 +80,7 @@ def read_reply(
 
 
 def grades_of(scores: Sequence[float], completion: Completion) -> GradeDistribution | None:
-    """Return the distribution of grades, or None without candidates or probabilities."""
+    """Return the distribution of grades, or None if there are no candidates or no probabilities."""
     if not scores or completion.candidate_logprobs is None:
         return None
     return grade_distribution(scores, completion.candidate_logprobs, completion.approximation)
@@ -92,25 +92,25 @@ def first_failure(shown: Sequence[Shown]) -> Unparsed | None:
 
 
 def judged(mode: BatchMode, sample: Sample, shown: Sequence[Shown], verdict: Verdict | None, **others: Any) -> Judgment:
-    """Return the judgment of a sample; `others` are more fields of `Judgment`."""
+    """Build the judgment of a sample; `others` are additional fields of `Judgment`."""
     return Judgment(sample_id=sample.id, mode=mode.name, verdict=verdict, shown=tuple(shown), **others)
 
 
 def graded(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
-    """Judge an answer by its score."""
+    """Build the judgment of an answer from its score."""
     verdict = None if shown.scores is None else GradeVerdict(score=shown.scores[0])
     return judged(mode, sample, (shown,), verdict, scores=shown.scores, failure=shown.failure)
 
 
 def labelled(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
-    """Judge an answer by its label."""
+    """Build the judgment of an answer from its label."""
     if shown.label is None:
         return judged(mode, sample, (shown,), None, failure=shown.failure)
     return judged(mode, sample, (shown,), LabelVerdict(label=shown.label))
 
 
 def agree(winners: Sequence[Winner]) -> bool | None:
-    """Return whether two orders have the same winner, or None if one is missing."""
+    """Return whether both orders have the same winner, or None if a winner is missing."""
     return winners[0] == winners[1] if len(winners) == 2 else None
 
 
@@ -126,7 +126,7 @@ def pair_in_sample_order(order: tuple[int, ...], values: tuple[float, ...]) -> t
 
 
 def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
-    """Decorate a mode's `__call__` so that its judgments count tokens and sanitized markers."""
+    """Decorate a mode's `__call__` so that its judgments include counts of tokens and sanitized markers."""
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:

@@ -1,4 +1,4 @@
-"""Multi-turn dialogues, graded or judged as a pair; `judgelm.prompts.conversation` describes their format.
+"""Multi-turn dialogues, graded or judged as a pair; see `judgelm.prompts.conversation` for their format.
 
 Source: MT-bench (Zheng et al. 2023), section 3.
 """
@@ -36,7 +36,7 @@ from judgelm.records import Judgment, PairDistribution, Prompt, Request, Sample,
 Turns = Literal["each", "last", "whole"]
 
 FOLLOW_UP = "follow-up"
-"""Prefix of `Shown.part` for a question about a judgment (`judgelm.modes.follow_up`)."""
+"""Prefix of `Shown.part` for follow-up questions about a judgment (`judgelm.modes.follow_up`)."""
 VOTE = "vote"
 """Prefix of `Shown.part` for one of several votes (`judgelm.modes.votes`)."""
 
@@ -45,14 +45,14 @@ VOTE = "vote"
 class Conversation(Pairwise):
     """Judge two dialogues as a pair, or grade one.
 
-    `Judgment.shown` has one entry per turn and order (`part` is `turn 1` or `dialogue`). The verdict follows from means
-    over the turns, as for a pair; an order fails if one of its turns fails. A single dialogue is graded after a
-    dialogue of its references if every shown turn has one. For word readings, each answer is shown alone after the
-    earlier turns, but `letters` shows both dialogues.
+    `Judgment.shown` has one entry per turn and order (`part` is `turn 1` or `dialogue`). The verdict is based on the
+    means over all turns, as for a pair. If every shown turn has a reference, a single dialogue is graded against a
+    dialogue made up of its references. For word readings, each answer is shown by itself after the earlier turns,
+    except that `letters` shows both dialogues.
 
     Attributes:
-        turns: `each` judges every turn after the earlier ones, as MT-Bench does. `last` judges only the last turn.
-            `whole` judges all turns at once.
+        turns: `each` judges every turn in the context of the earlier turns, as MT-Bench does. `last` judges only the
+            last turn. `whole` judges all turns at once.
     """
 
     name: ClassVar[str] = "conversation"
@@ -63,7 +63,7 @@ class Conversation(Pairwise):
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template and the text that dialogues add to it."""
+        """Hash of the template and the text that is added for dialogues."""
         return dialogue_sha(get_template(self.template))
 
     @with_usage
@@ -82,7 +82,9 @@ class Conversation(Pairwise):
 
     def _read_words(self, sample: Sample, views: Sequence[DialogueView]) -> Flow:
         if len(sample.answers) == 1 and reading_of(self).reading == "letters":
-            raise InputError(f"sample {sample.id}: reading letters compares dialogues; use --reading yes-no for one")
+            raise InputError(
+                f"sample {sample.id}: reading letters requires two dialogues; use --reading yes-no for a single one"
+            )
         readouts = yield from interleave([self._read_view(sample, view) for view in views])
         shown = _of_parts(views, readouts)
         strengths = [readout.strengths for readout in readouts if readout.strengths is not None]
@@ -106,12 +108,12 @@ class Conversation(Pairwise):
         )
 
     def check(self, sample: Sample) -> None:
-        """Require one dialogue or two."""
+        """Check that the sample consists of one or two dialogues."""
         BatchMode.check(self, sample)
         dialogue_of(sample)
 
     def views(self, sample: Sample) -> list[DialogueView]:
-        """Return the judged parts, each with separate prompts."""
+        """Return the parts to judge, each with separate prompts."""
         turns = dialogue_of(sample, referenced=self.reference != "ignore")
         if self.turns == "whole":
             return [whole_view(turns)]
@@ -119,7 +121,7 @@ class Conversation(Pairwise):
         return [turn_view(turns, count) for count in range(first, len(turns) + 1)]
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """Return the prompt for an order; `part` is a `Shown.part`, and empty means the first."""
+        """Return the prompt for one order. `part` is a `Shown.part`; if it is empty, the first part is used."""
         views = self.views(sample)
         return self._prompt(next((view for view in views if view.part == part), views[0]), order)
 
@@ -140,7 +142,7 @@ class Conversation(Pairwise):
     def _grade(self, sample: Sample, view: DialogueView) -> Flow:
         seed, prompt = f"{sample.id} {view.part}", self._prompt(view, (0,))
         sampling = sampling_for(self, seed, self.max_tokens, stop=("\n",))
-        blank = " " if prompt.prefill else ""  # after the score of the references
+        blank = " " if prompt.prefill else ""  # follows the prefilled score of the references
         values = score_lines(self.scale, self.step).values if self.distribution else ()
         candidates = tuple(f"{blank}{value:g}" for value in values)
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling, candidates=candidates)]
@@ -160,10 +162,10 @@ def _of_parts(views: Sequence[DialogueView], parts: Sequence[Judgment | Readout]
 
 
 def per_order(shown: Sequence[Shown]) -> tuple[Shown, ...]:
-    """Merge the turns of each order into one `Shown`; this works for all judgments of pairs.
+    """Merge the turns of each order into one `Shown`.
 
-    Scores and probabilities are means over the turns. The failure is the first one, and the unassigned probability is
-    the maximum. Follow-up questions are omitted.
+    Scores and probabilities are averaged over the turns. The first failure and the maximum unassigned probability are
+    kept. Follow-up questions are omitted.
     """
     judged = [reply for reply in shown if not reply.part.startswith(FOLLOW_UP)]
     orders = list(dict.fromkeys(reply.order for reply in judged))

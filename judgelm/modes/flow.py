@@ -1,4 +1,4 @@
-"""Flows: generators that yield requests and are sent their completions."""
+"""Flows: generators that yield requests and receive their completions."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from judgelm.records import Completion, Judgment, Prompt, Request, Sampling
 Result = TypeVar("Result")
 
 RequestFlow = Generator[list[Request], list[Completion], Result]
-"""A generator that yields requests, is sent their completions in the same order, and returns a result."""
+"""A generator that yields requests, receives their completions in the same order, and returns a result."""
 
 Flow = RequestFlow[Judgment]
 
@@ -18,7 +18,7 @@ Round = RequestFlow[list[Completion]]
 
 
 def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round]) -> RequestFlow[Result]:
-    """Run a flow with `ask` between it and the engine; `ask` may change each round of requests."""
+    """Run a flow, but pass each round of requests through `ask`, which may change them."""
     completions: list[Completion] | None = None
     try:
         while True:
@@ -31,7 +31,7 @@ def map_rounds(flow: RequestFlow[Result], ask: Callable[[list[Request]], Round])
 
 
 def with_adapter(begin: Callable[[], RequestFlow[Result]], adapter: str) -> RequestFlow[Result]:
-    """Use a LoRA adapter (folder or hub id) for all requests."""
+    """Use a LoRA adapter (a folder or a hub ID) for all requests in a flow."""
 
     def ask(requests: list[Request]) -> Round:
         return (yield [replace(request, adapter=adapter) for request in requests])
@@ -40,7 +40,7 @@ def with_adapter(begin: Callable[[], RequestFlow[Result]], adapter: str) -> Requ
 
 
 def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]]:
-    """Run flows concurrently and return their results; each round sends the next requests of all flows."""
+    """Run flows concurrently and return their results. Each round combines the next requests from all flows."""
     results: dict[int, Result] = {}
     received: dict[int, list[Completion] | None] = dict.fromkeys(range(len(flows)))
     while received:
@@ -58,7 +58,7 @@ def interleave(flows: Sequence[RequestFlow[Result]]) -> RequestFlow[list[Result]
 
 
 def requests_of(prompts: Sequence[Prompt], sampling: Sampling, candidates: tuple[str, ...] = ()) -> list[Request]:
-    """Build one request per prompt, with its index as key."""
+    """Build one request per prompt, keyed by its index."""
     return [
         Request(key=str(index), prompt=prompt, sampling=sampling, candidates=candidates)
         for index, prompt in enumerate(prompts)

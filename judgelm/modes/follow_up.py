@@ -1,4 +1,4 @@
-"""Follow-up questions about a judgment, in a server or page (`FollowUp`) or a batch run (`Chat`).
+"""Follow-up questions about a judgment, on a server or web page (`FollowUp`) or in a batch run (`Chat`).
 
 Source: JudgeLM, section 6 and Figure 19.
 """
@@ -23,7 +23,7 @@ class Exchange:
     """A question and the judge's reply.
 
     Attributes:
-        failure: the reason why there is no reply; `truncated` if it is incomplete.
+        failure: the reason for a missing reply; `truncated` if the reply is incomplete.
         truncations: judged answers that were cut to make room for the question.
         sanitized: number of sanitized turn markers so far.
     """
@@ -40,16 +40,16 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowUp:
-    """A conversation about one judgment; call it with a question.
+    """A conversation about one judgment. Call it with a question.
 
-    It continues the first prompt with a reason, or else the first parseable one.
+    It continues the first prompt that has a reason, or else the first one with a parseable reply.
 
         talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
         exchange = yield from talk("Why is the second answer better?")
         talk = talk.after(exchange)
 
     Raises:
-        InputError: the judgment is of another sample or mode, or has no parseable reply.
+        InputError: the judgment is for a different sample or mode, or has no parseable reply.
     """
 
     mode: Pairwise
@@ -65,7 +65,7 @@ class FollowUp:
         judgment = self.judgment
         if (self.mode.name, self.sample.id) != (judgment.mode, judgment.sample_id):
             found = f"sample {judgment.sample_id} by mode {judgment.mode}"
-            raise InputError(f"the judgment is of {found}, not of {self.sample.id} by {self.mode.name}")
+            raise InputError(f"the judgment is for {found}, not for {self.sample.id} by {self.mode.name}")
         if not any(_talked_about(shown) for shown in judgment.shown):
             raise InputError(f"judgment {judgment.sample_id} has no parseable reply; judge the sample again")
 
@@ -77,11 +77,11 @@ class FollowUp:
 
     @property
     def reply(self) -> str:
-        """The judge's score line, with its reason if any."""
+        """The judge's score line and reason, if any."""
         return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
 
     def __call__(self, question: str) -> RequestFlow[Exchange]:
-        """Ask one question.
+        """Ask a question.
 
         Raises:
             InputError: the question is blank, or an earlier question has no reply.
@@ -126,8 +126,8 @@ class FollowUp:
 class Chat(Pairwise):
     """Judge a pair, then answer the questions in `metadata["follow_ups"]`, a list of strings.
 
-    The replies follow the orders in `Judgment.shown`, as parts `follow-up 1`, ...; the verdict does not change. judgelm
-    asks no questions without a verdict, and stops if a question gets no reply.
+    The replies are added to the end of `Judgment.shown` as parts `follow-up 1`, `follow-up 2`, and so on; the verdict
+    does not change. No more questions are asked after one gets no reply.
 
     Attributes:
         reply_tokens: token limit for each reply.
@@ -144,7 +144,7 @@ class Chat(Pairwise):
     def __post_init__(self) -> None:
         Pairwise.__post_init__(self)
         check_above_zero(self, "reply_tokens")
-        stops(get_template(self.template))  # raises an error if a plain template has no turns
+        stops(get_template(self.template))  # raises an error if a plain-text template does not support turns
 
     @property
     def template_sha(self) -> str:
@@ -181,7 +181,7 @@ def follow_ups_of(sample: Sample) -> tuple[str, ...]:
     """Return the sample's follow-up questions.
 
     Raises:
-        InputError: they are not a list of non-blank strings.
+        InputError: the field is not a list of non-blank strings.
     """
     questions = sample.metadata.get("follow_ups")
     if questions is None:

@@ -1,4 +1,4 @@
-"""Text generation for data sets: answers to questions, and a teacher's judgments of pairs.
+"""Text generation for datasets: answers to questions and a teacher's judgments of pairs.
 
 Source: JudgeLM, section 3.1, Figures 3 and 4; Self-Reference, Figures 5 to 7; QA-Judge, section 4.2 and Table 8.
 """
@@ -41,23 +41,23 @@ QuestionTask = Literal["question", "number", "choice", "preference", "qa"]
 """
 
 _NEXT_QUESTION = "\nQuestion:"
-"""Base models do not end their reply, but begin another question."""
+"""Base models do not end their reply but start another question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding:
-    """Decoding of an answer: greedy at temperature 0, otherwise with a seed."""
+    """Decoding options for an answer: greedy at temperature 0, otherwise seeded sampling."""
 
     temperature: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         if not self.temperature >= 0:
-            raise ConfigError(f"temperature is {self.temperature}; it must be 0 or above")
+            raise ConfigError(f"temperature is {self.temperature}; it must be at least 0")
 
     @property
     def name(self) -> str:
-        """Value of `decoding_method` in answer rows."""
+        """The value of `decoding_method` in answer rows."""
         return "greedy" if self.temperature == 0 else f"temperature={self.temperature:g},seed={self.seed}"
 
 
@@ -69,16 +69,16 @@ class AnswerTask(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Unique within a model's run, even if the question or its options change under the same sample id."""
+        """Unique within a model's run, even if a sample's question or options change."""
         text = question_of(self.question).text.encode(errors="surrogatepass")
         return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedAnswer:
-    """A model's answer, or the reason why there is none; `text` is None exactly if `failure` is set.
+    """A model's answer or failure; `text` is None if and only if `failure` is set.
 
-    `final` is the extracted final answer, if any; it is None for task `question`.
+    `final` is the extracted final answer, if any. It is always None for task `question`.
     """
 
     draw: AnswerTask
@@ -96,12 +96,12 @@ class AnswerMode:
     """Ask a model a question.
 
     Attributes:
-        chat: use the tokenizer's chat template; otherwise plain text.
-        system: system message of a chat. Task `question` only.
-        plain: plain text with `{question}`. Task `question` only.
-        task: kind of answer, which determines prompt and extraction.
-        tags: which tags contain the answer to task `qa`: `last`, for models that reason first, or `first`, as in the
-            original code.
+        chat: use the tokenizer's chat template instead of plain text.
+        system: system message for the chat; only for task `question`.
+        plain: plain-text prompt with the slot `{question}`; only for task `question`.
+        task: kind of answer, which determines the prompt and how the final answer is extracted.
+        tags: for task `qa`, which tags to extract the answer from: `last`, for models that reason first, or `first`, as
+            in the original code.
     """
 
     chat: bool = True
@@ -113,9 +113,9 @@ class AnswerMode:
 
     def __post_init__(self) -> None:
         if self.plain.count("{question}") != 1:
-            raise ConfigError(f"plain is {self.plain!r}; it must contain {{question}} once")
+            raise ConfigError(f"plain is {self.plain!r}; it must contain {{question}} exactly once")
         if self.task != "question" and (self.system is not None or self.plain != PLAIN):
-            raise ConfigError(f"task {self.task} uses the paper's prompt; leave out system and plain")
+            raise ConfigError(f"task {self.task} uses the paper's prompt; remove system and plain")
         check_above_zero(self, "max_tokens")
 
     def __call__(self, draw: AnswerTask) -> RequestFlow[GeneratedAnswer]:
@@ -167,10 +167,10 @@ class AnswerMode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherMode(BatchMode):
-    """Ask a teacher about a pair once, in the given order, with its reference if any.
+    """Ask a teacher to judge a pair once, in the given order and with the reference, if any.
 
-    It writes score line and reason in one reply of at most `reason_tokens`. Orders and references are separate samples
-    (`judgelm.runs.teacher`), so that a paid reply is never requested again because another failed.
+    The teacher writes the score line and the reason in a single reply of at most `reason_tokens` tokens. Each order is
+    a separate sample (`judgelm.runs.teacher`), so a failure never repeats a paid request.
     """
 
     name: ClassVar[str] = "teaching"
@@ -200,7 +200,7 @@ class TeacherMode(BatchMode):
         return judged(self, sample, (shown,), verdict, scores=scores, failure=shown.failure)
 
     def request(self, sample: Sample) -> Request:
-        """Return the request to the teacher."""
+        """Return the request to send to the teacher."""
         prompt = get_template(self.template).render(sample, (0, 1), sample.reference)
         return Request(key="0", prompt=prompt, sampling=sampling_for(self, sample.id, self.reason_tokens))
 
@@ -212,5 +212,5 @@ class TeacherMode(BatchMode):
             return shown
         lacks = cut_off(completion, self.reason_tokens)
         if lacks is None and not reason:
-            lacks = Unparsed("off_grammar", "", "nothing follows the score line")
+            lacks = Unparsed("off_grammar", "", "there is no text after the score line")
         return replace(shown, reason=None if lacks else reason, reason_failure=lacks)

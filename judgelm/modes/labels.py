@@ -1,4 +1,4 @@
-"""Verdicts by labels in the reply, such as `[[1]]` or `Correct`."""
+"""Verdicts given as labels in the reply, such as `[[1]]` or `Correct`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ from judgelm.parsing.verdicts import StatedVerdict
 from judgelm.records import Judgment, PairVerdict, Prompt, Request, Sample, Sampling, Shown, Unparsed, Winner
 
 PLACES: Mapping[str, str] = {"1": "1", "2": "2"}
-"""Labels of a pair: the position of the better answer in the order shown."""
+"""Labels for a pair: the position of the better answer in the order shown."""
 
 
 def _winner(label: str, order: tuple[int, ...]) -> Winner:
@@ -22,7 +22,7 @@ def _winner(label: str, order: tuple[int, ...]) -> Winner:
 
 
 def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
-    """Judge a pair; if the orders disagree, the verdict is a tie."""
+    """Conclude the judgment of a pair. If the orders disagree, the verdict is a tie."""
     winners = [_winner(reply.label, reply.order) for reply in shown if reply.label is not None]
     failure = None if winners and accept_one_order else first_failure(shown)
     verdict = None if failure else PairVerdict(winner=winners[0] if len(set(winners)) == 1 else "tie")
@@ -30,7 +30,7 @@ def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_
 
 
 class LabelPairMode(BatchMode):
-    """Parent of pair modes whose replies end in `1` or `2`."""
+    """Base class for pair modes whose replies end with `1` or `2`."""
 
     __slots__ = ()
     both_orders: bool
@@ -51,7 +51,7 @@ def compare_by_label(
     stop: tuple[str, ...] = (),
     referenced: bool,
 ) -> Flow:
-    """Ask in each order, and request label probabilities if `distribution` is set."""
+    """Judge the pair in each order, and request label probabilities if `distribution` is set."""
     room = mode.max_tokens
     replies = yield requests_of(prompts, sampling_for(mode, sample.id, room, stop=stop))
     shown = [
@@ -76,10 +76,10 @@ def ask_probabilities(
     *,
     max_tokens: int,
 ) -> RequestFlow[list[float | None]]:
-    """Return P(first label) in [0, 1] at each reply's label, given its reasoning.
+    """Return P(first label) at the position of each reply's label, given the reasoning before it.
 
-    It is None if the reply has no label, the engine returns no probabilities, or the total for both labels is below
-    `MIN_ASSIGNED`. `max_tokens` is the replies' limit, so that answers are cut in the same way.
+    It is None if the reply has no label, the engine returns no probabilities, or the labels' total probability is below
+    `MIN_ASSIGNED`. Pass the same `max_tokens` as for the replies, so that answers are cut in the same way.
     """
     values: list[float | None] = [None] * len(shown)
     indices = [index for index, reply in enumerate(shown) if reply.label is not None]
@@ -103,8 +103,8 @@ def ask_missing_labels(
 ) -> RequestFlow[list[Shown]]:
     """Request the most probable label after each unparseable reply.
 
-    The request continues the reply with the start of a verdict, so even an undecided judge names a label. The failure
-    therefore stays in `repaired`. `form` is the text before and after the word in a verdict.
+    The prompt ends with the start of a verdict, so even an undecided judge must choose a label. The original failure is
+    therefore kept in `repaired`. `form` is the text before and after the label in a verdict.
     """
     replies, (before, after) = list(shown), form
     codes = ("off_grammar", "truncated")
@@ -132,7 +132,7 @@ def ask_missing_labels(
 
 
 def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
-    """Return the mean of P(the sample's first answer is better); `values` are in the order shown."""
+    """Average P(first better) over the orders. `values` refer to the order shown, the result to the sample's order."""
     known = [
         value if reply.order[0] == 0 else 1 - value
         for reply, value in zip(shown, values, strict=True)
@@ -151,7 +151,6 @@ def _request(
     read: Callable[[str], StatedVerdict | Unparsed],
     max_tokens: int,
 ) -> Request:
-    """Return both words in the judge's case, or in the prompt's if the judge's is mixed."""
     verdict = read(shown.text)
     assert not isinstance(verdict, Unparsed), "only replies with a label are asked about"
     cases = ((str.islower, str.lower), (str.isupper, str.upper), (str.istitle, str.title))

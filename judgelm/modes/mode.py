@@ -1,4 +1,4 @@
-"""Interface of modes, and option checks."""
+"""The interface that all modes implement, and checks for their options."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -19,35 +19,35 @@ class Mode(Protocol):
 
 
 class BatchMode:
-    """Parent of the modes that batch runs, the server, and `Judge` can use.
+    """Base class for the modes used by batch runs, the server, and `Judge`.
 
-    A mode is a frozen dataclass whose call with a sample is a `Flow`. Its fields are its options and are part of a
-    run's fingerprint. After a field is added or renamed, earlier runs cannot be resumed.
+    A mode is a frozen dataclass, and calling it with a sample returns a `Flow`. Its fields are its options and are part
+    of a run's fingerprint, so earlier runs cannot be resumed after a field is added or renamed.
 
     Attributes:
         answers: minimum and maximum number of answers; None means no limit.
-        shown_fields: metadata fields that its prompts show; they are hashed with the sample.
-        reasons_first: whether the judge reasons before its verdict, so that it can vote (`judgelm.modes.votes`).
-        reading: the reading that the judge must have; None allows any.
+        shown_fields: metadata fields that appear in the mode's prompts; they are included in the sample's hash.
+        reasons_first: whether the judge reasons before its verdict, which voting requires (`judgelm.modes.votes`).
+        reading: the reading that the mode requires; None if it works with any reading.
         takes_rewards: whether the mode also works with reward models.
-        ignores_id: whether a greedy judgment is independent of the sample's id, so that the server can cache it.
-        retry_needs_grammar: whether `retry_unparseable` needs an engine that supports grammars.
-        protocol: how a verdict on a pair is reached, for reports; empty for standard protocols.
-        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows it.
+        ignores_id: whether a greedy judgment is independent of the sample's ID, so that the server can cache it.
+        retry_needs_grammar: whether `retry_unparseable` requires an engine with grammar support.
+        protocol: description for reports of how pairs are judged; empty for standard protocols.
+        reference: `auto` shows a reference if the sample has one, `use` requires one, `ignore` never shows one.
         scale: lowest and highest score.
-        step: spacing of scores.
-        both_orders: judge each pair again with the answers swapped.
-        accept_one_order: if one of the two orders fails, use the other instead of failing.
-        tie_threshold: a pair is a tie if P(first better) is at most this far from 0.5.
+        step: difference between adjacent scores.
+        both_orders: judge each pair a second time with the answers swapped.
+        accept_one_order: if one order fails, use the verdict from the other order instead of failing.
+        tie_threshold: maximum distance of P(first better) from 0.5 that counts as a tie.
         retry_unparseable: after an unparseable reply, request the most probable label.
-        reasons: `all` requests a reason.
+        reasons: `all` requests a reason for each verdict.
         reason_tokens: token limit for a reason.
-        criterion: your own criterion, for word readings; None uses the template's question.
-        calibration_temperature: divides the difference between two answers' strengths, for word readings.
-        chat: use the tokenizer's chat template; plain text is for base models.
-        temperature: 0 is greedy.
-        seed: used above temperature 0; every sample gets a different seed.
-        max_tokens: token limit for a reply with its reasoning.
+        criterion: custom criterion for word readings; if None, the template's question is used.
+        calibration_temperature: for word readings, the divisor for the difference between two answers' strengths.
+        chat: use the tokenizer's chat template; disable this for base models.
+        temperature: 0 means greedy decoding.
+        seed: used if the temperature is above 0; each sample gets a different seed derived from it.
+        max_tokens: token limit for a reply, including its reasoning.
     """
 
     __slots__ = ()
@@ -63,7 +63,7 @@ class BatchMode:
 
     @property
     def name(self) -> str:
-        """Name in run files and manifests."""
+        """Name used in run files and manifests."""
         raise NotImplementedError
 
     @property
@@ -78,7 +78,7 @@ class BatchMode:
 
     @property
     def template(self) -> str:
-        """Id of the prompt template."""
+        """ID of the prompt template."""
         raise NotImplementedError
 
     @property
@@ -91,7 +91,7 @@ class BatchMode:
         raise NotImplementedError
 
     def check(self, sample: Sample) -> None:
-        """Check a sample; batch runs reject rows that fail.
+        """Check that the mode can judge a sample.
 
         Raises:
             InputError: the number of answers is wrong, or an input is missing.
@@ -104,12 +104,12 @@ class BatchMode:
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
-        """Return True if sampling several replies is useful. `fixed` holds the fields that the card sets."""
+        """Return whether sampling several replies is useful. `fixed` contains the fields set by the judge card."""
         return cls.reasons_first
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Return True if these options make the mode show the judge its own answers."""
+        """Return whether the judge is shown its own answers if these options are set."""
         return False
 
 
@@ -120,11 +120,11 @@ MAX_OPTIONS: dict[str, float] = {
     "permutations": 10_000,
     "solves": 10_000,
 }
-"""Maximum values of numeric options; the default is `MAX_TOKENS`. The minimum is 0, or minus the maximum for `seed`."""
+"""Maximum values of numeric options; other options are limited to `MAX_TOKENS`. Only `seed` can be negative."""
 
 
 def check_finite(mode: object, names: Iterable[str]) -> None:
-    """Check that numeric options are in the range that all modes support."""
+    """Check that numeric options are within the supported range."""
     for name in names:
         value, maximum = getattr(mode, name), MAX_OPTIONS.get(name, MAX_TOKENS)
         minimum = -maximum if name == "seed" else 0
@@ -141,17 +141,17 @@ def check_above_zero(options: object, *names: str) -> None:
 
 
 def check_threshold(options: object, *names: str) -> None:
-    """Check thresholds for the distance of a probability from 0.5."""
+    """Check thresholds that limit how far a probability may be from 0.5."""
     for name in names:
         if not 0 <= (value := getattr(options, name)) <= 0.5:
             raise ConfigError(
-                f"{name} is {value}; it is a distance from a probability of 0.5, so it must be from 0 to 0.5"
+                f"{name} is {value}; it is a distance from a probability of 0.5, so it must be between 0 and 0.5"
             )
 
 
 def unreferenced(sample: Sample) -> InputError:
-    """Return the error for a sample without exactly one answer and a reference."""
-    found = f"{len(sample.answers)} and {'no' if sample.reference is None else 'a'} reference"
+    """Return the error for a sample that does not have exactly one answer and a reference."""
+    found = f"{len(sample.answers)} answer(s) and {'no' if sample.reference is None else 'a'} reference"
     return InputError(f"sample {sample.id}: expected one answer and a reference, got {found}")
 
 
@@ -160,7 +160,7 @@ class SamplingOptions(Protocol):
 
     @property
     def temperature(self) -> float:
-        """0 is greedy."""
+        """0 means greedy decoding."""
 
     @property
     def seed(self) -> int:
@@ -170,7 +170,7 @@ class SamplingOptions(Protocol):
 def sampling_for(
     options: SamplingOptions, sample_id: str, max_tokens: int, *, stop: tuple[str, ...] = (), reserve: int | None = None
 ) -> Sampling:
-    """Above temperature 0, the seed depends on the run's seed and `sample_id`."""
+    """Build the sampling options. Above temperature 0, the seed is derived from the run's seed and `sample_id`."""
     if options.temperature == 0:
         return _greedy(max_tokens, stop, reserve)
     digest = hashlib.blake2b(f"{options.seed}:{sample_id}".encode(errors="surrogatepass"), digest_size=4).digest()

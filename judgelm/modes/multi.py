@@ -27,24 +27,24 @@ Drawing = Literal["cyclic", "seeded"]
 
 _TOKENS_PER_SCORE = 12
 DECIMALS = 9
-"""Precision for comparing means."""
+"""Number of decimal places when comparing means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multi(ReadingMode):
     """Rank two or more answers by mean score; equal means are tied.
 
-    `consistent` means that all orders give the same ranking. If the template reads words (`judgelm.modes.readings`),
-    answers are ranked by strength. `letters` then shows each answer once at each position, unless `permutations` is
-    above 1.
+    `consistent` is true if all orders give the same ranking. With a word reading (`judgelm.modes.readings`), answers
+    are ranked by strength, and `letters` shows each answer once at each position, unless `permutations` is above 1.
 
     Attributes:
         permutations: number of orders to show, starting with the sample's order.
-        drawing: `cyclic` rotates the answers by one position per order. `seeded` draws orders from `seed` and the
-            sample's id.
-        accept_missing: if some orders fail, use the mean of the others instead of failing.
-        min_answer_tokens: an order fails as `too_long` if an answer would be cut to fewer tokens; at least 16.
-        reasons: `all` requests a reason for the first parseable order.
+        drawing: `cyclic` rotates the answers by one position per order. `seeded` draws random orders that depend on
+            `seed` and the sample's ID.
+        accept_missing: if some orders fail, use the mean of the remaining ones instead of failing.
+        min_answer_tokens: an order fails as `too_long` if truncation would leave an answer with fewer tokens; at least
+            16.
+        reasons: `all` requests a reason for the first order with a parseable reply.
         max_tokens: token limit for the score line; None means 12 per answer.
     """
 
@@ -96,7 +96,7 @@ class Multi(ReadingMode):
         return (yield from explain(judgment, to_explain(judgment, self.reasons), prompts, sampling))
 
     def orders(self, sample_id: str, count: int) -> list[tuple[int, ...]]:
-        """Return the orders, starting with the given one."""
+        """Return the orders to show, starting with the sample's order."""
         given = tuple(range(count))
         if self.drawing == "cyclic":
             return [given[start:] + given[:start] for start in range(min(self.permutations, count))]
@@ -131,7 +131,7 @@ class Multi(ReadingMode):
             return shown
         cut = min(short, key=lambda cut: cut.tokens_after)
         kept = f"{cut.tokens_after} of {cut.tokens_before} tokens"
-        why = f"the answer shown at position {cut.answer + 1} would keep {kept}, fewer than {minimum}"
+        why = f"the answer shown at position {cut.answer + 1} would keep only {kept}; the minimum is {minimum}"
         return replace(shown, scores=None, failure=Unparsed("too_long", shown.text, why))
 
     def _conclude(self, sample: Sample, shown: list[Shown]) -> Judgment:
@@ -145,7 +145,7 @@ class Multi(ReadingMode):
 
 
 def ranking(scores: Sequence[float]) -> tuple[tuple[int, ...], ...]:
-    """Return indices by descending score; tied indices share a tuple."""
+    """Return indices by descending score; tied indices are in the same tuple."""
     tied: dict[float, list[int]] = {}
     for index, score in enumerate(scores):
         tied.setdefault(round(score, DECIMALS), []).append(index)

@@ -1,6 +1,6 @@
-"""Grading of an answer about an image next to an answer that is known to be correct.
+"""Grading of an answer about an image by comparison with a known correct answer.
 
-The paper judges without the image, because the reference describes it; images are our addition.
+Showing images is our addition.
 
 Source: JudgeLM, section 6.4, Figures 7 and 20 to 23; data as in MM-Vet (Yu et al. 2023).
 """
@@ -34,10 +34,7 @@ _OR, _AND = "<OR>", "<AND>"
 
 
 def read_gold(text: str) -> tuple[tuple[str, ...], ...]:
-    """Return the alternatives of a gold answer, each with its required parts. A string without tags is one part.
-
-    Source: MM-Vet (Yu et al. 2023), section 3.2.
-    """
+    """Split a gold answer into alternatives, each with its required parts. A string without tags is a single part."""
     if _OR not in text and _AND not in text:
         return ((text,),)
     alternatives = (tuple(part.strip() for part in answer.split(_AND) if part.strip()) for answer in text.split(_OR))
@@ -46,11 +43,11 @@ def read_gold(text: str) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class MultimodalTemplate:
-    """A prompt with slots for question, reference, accepted answer, and judged answer.
+    """A prompt with slots for the question, the reference, the accepted answer, and the judged answer.
 
     Attributes:
-        joined: separator between the accepted answer's parts.
-        tagged: whether the reference keeps its tags, as in the original code, or is shown in words.
+        joined: separator between the parts of the accepted answer.
+        tagged: whether the reference keeps its tags, as in the original code; otherwise, words replace them.
     """
 
     id: str
@@ -62,18 +59,18 @@ class MultimodalTemplate:
 
     @property
     def messages(self) -> Messages:
-        """(role, text) of each message; role None means plain text."""
+        """Role and text of each message; a role of None means plain text."""
         return (("system", self.system), ("user", self.text)) if self.system else ((None, self.text),)
 
     @cached_property
     def sha(self) -> str:
-        """The sha256 (hex) of id and bytes."""
+        """SHA-256 (hex) of the prompt's ID and content."""
         return sha_of({"id": self.id, "messages": self.messages, "joined": self.joined, "tagged": self.tagged})
 
     def render(self, sample: Sample, *, full_score: float | None = 10, images: bool = False) -> Prompt:
-        """Return the prompt for a sample's only answer; the reference's first alternative is answer 1.
+        """Render the prompt for a sample with one answer. The first alternative in the reference is shown as answer 1.
 
-        `full_score` is that answer's prefilled score; None lets the judge write both.
+        `full_score` is the prefilled score for answer 1; if it is None, the judge writes both scores.
         """
         gold = read_gold(sample.reference or "")
         in_words = ", or ".join(", and ".join(parts) for parts in gold)
@@ -109,11 +106,11 @@ class Multimodal(BatchMode):
     """Grade one answer about an image against the reference, which may contain MM-Vet's `<OR>` and `<AND>`.
 
     Attributes:
-        wording: `code` (the original code's), `paper` (Figure 7), or `chat` (the code's words as chat messages).
+        wording: `code` (from the original code), `paper` (Figure 7), or `chat` (like `code`, but as chat messages).
         anchored: prefill the first answer's full score, as in Figures 21 to 23. Otherwise, the judge writes both
             scores, and the first is `Shown.anchor`.
-        images: `ignore` shows none, as in the paper. `auto` shows a vision-language judge the sample's images, if any.
-            `use` requires them.
+        images: `ignore` shows no images, as in the paper. `auto` shows the sample's images, if any, to a
+            vision-language judge. `use` requires images.
         max_tokens: token limit for the score line.
     """
 
@@ -136,12 +133,12 @@ class Multimodal(BatchMode):
 
     @property
     def prompt(self) -> MultimodalTemplate:
-        """The prompt in this wording."""
+        """The prompt with the selected wording."""
         return MULTIMODAL_TEMPLATES[self.wording]
 
     @property
     def template(self) -> str:
-        """Id of the prompt."""
+        """ID of the prompt."""
         return self.prompt.id
 
     @property
@@ -150,11 +147,11 @@ class Multimodal(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Require one answer, a reference, and, with `use`, images."""
+        """Check that the sample has one answer, a reference, and, for `use`, images."""
         if len(sample.answers) != 1 or sample.reference is None or not read_gold(sample.reference):
             raise unreferenced(sample)
         if self.images == "use" and not sample.images:
-            raise InputError(f"sample {sample.id}: no image; give each row a field `image`, or use images=ignore")
+            raise InputError(f"sample {sample.id}: no image; add an `image` field to each row, or use images=ignore")
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -165,7 +162,7 @@ class Multimodal(BatchMode):
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         [completion] = yield [Request(key="0", prompt=prompt, sampling=sampling)]
         judgment = graded(self, sample, self._read(prompt, completion))
-        begun = replace(prompt, prefill="")  # the score is part of the text
+        begun = replace(prompt, prefill="")  # the text already contains the prefilled score
         sampling = sampling_for(self, sample.id, self.reason_tokens, reserve=self.max_tokens)
         return (yield from explain(judgment, to_explain(judgment, self.reasons), [begun], sampling))
 

@@ -59,21 +59,21 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 class Pairwise(ReadingMode):
     """Judge a pair of answers.
 
-    If the template reads words (`judgelm.modes.readings`), P(first better) decides. Then `both_orders` has no effect:
-    `letters` shows both orders, while `yes-no` and `grade` show each answer alone.
+    With a word reading (`judgelm.modes.readings`), the verdict is based on P(first better), and `both_orders` has no
+    effect: `letters` always shows both orders, while `yes-no` and `grade` show each answer by itself.
 
     Attributes:
-        order_rule: how the verdicts of two orders are combined. `mean` compares the mean scores. `given` uses only the
-            given order (JudgeLM's protocol). `tie` counts a conflict as a tie (PandaLM's protocol). `probability`
+        order_rule: how to combine the verdicts from the two orders. `mean` compares the mean scores. `given` uses only
+            the given order, as JudgeLM does. `tie` counts conflicting verdicts as a tie, as PandaLM does. `probability`
             compares the mean P(first better) with 0.5, even if replies are unparseable.
-        tie_threshold: distance of P(first better) from 0.5 up to which a pair is a tie, for order rule `probability`
+        tie_threshold: maximum distance of P(first better) from 0.5 that counts as a tie, for order rule `probability`
             and word readings.
-        distribution: request the probability of every score line. Order rule `probability` and reasons `close` imply
-            it.
-        retry_unparseable: repeat failed requests once, constrained to the score-line grammar.
-        reasons: which judgments to explain: `none`, `all`, `close` (P(first better) near 0.5), or `flips` (the orders
-            disagree).
-        close_threshold: maximum distance of P(first better) from 0.5 for reasons `close`.
+        distribution: request the probability of every score line; implied by order rule `probability` and reasons
+            `close`.
+        retry_unparseable: retry failed requests once, constrained to the score-line grammar.
+        reasons: which judgments to explain: `none`, `all`, `close` (if P(first better) is near 0.5), or `flips` (if the
+            orders disagree).
+        close_threshold: for reasons `close`, the maximum distance of P(first better) from 0.5.
         max_tokens: token limit for the score line.
     """
 
@@ -105,9 +105,9 @@ class Pairwise(ReadingMode):
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
         object.__setattr__(self, "template", check_reading(self))
         if self.order_rule == "given" and self.accept_one_order:
-            raise ConfigError("order_rule given uses only the given order; leave accept_one_order out")
+            raise ConfigError("order_rule given uses only the given order; remove accept_one_order")
         if self.reasons == "flips" and not self.both_orders and reading_of(self).reading != "letters":
-            raise ConfigError("reasons flips explains pairs whose two orders disagree; add --both-orders")
+            raise ConfigError("reasons flips requires both orders; add --both-orders")
         check_threshold(self, "tie_threshold", "close_threshold")
         if self.order_rule == "probability" or self.reasons == "close":
             object.__setattr__(self, "distribution", True)
@@ -129,11 +129,11 @@ class Pairwise(ReadingMode):
 
     @property
     def orders(self) -> tuple[tuple[int, int], ...]:
-        """Orders of the answers."""
+        """Orders in which the answers are shown."""
         return pair_orders(self.both_orders)
 
     def prompt_of(self, sample: Sample, order: tuple[int, ...], part: str = "") -> Prompt:
-        """Return the prompt for an order; only modes with several parts use `part`."""
+        """Return the prompt for one order. Only modes with several parts use `part`."""
         return self.reading_prompt(sample, order)
 
     def reading_prompt(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
@@ -143,7 +143,7 @@ class Pairwise(ReadingMode):
         return template.render(sample, order, reference, scale=self.scale, criterion=self.criterion)
 
     def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
-        """Return one prompt per order, each asking for two scores on one line."""
+        """Send one prompt per order, each asking for two scores on one line."""
         sampling = sampling_for(self, sample.id, self.max_tokens, stop=("\n",))
         lines = score_lines(self.scale, self.step) if self.distribution or self.retry_unparseable else None
         candidates = lines.texts if lines is not None and self.distribution else ()
@@ -164,10 +164,7 @@ class Pairwise(ReadingMode):
         return replace(shown, distribution=distribution)
 
     def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
-        """Repeat failed requests greedily, constrained to the score-line grammar.
-
-        The grammar forces even an undecided judge to write scores, so the failure stays on record.
-        """
+        """The grammar forces even an undecided judge to write scores, so the original failure is kept in `repaired`."""
         failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
         if not failed:
             return shown
@@ -182,7 +179,7 @@ class Pairwise(ReadingMode):
         read = [scores for reply in deciding if (scores := in_sample_order(reply)) is not None]
         failure = None if read and self.accept_one_order else first_failure(deciding)
         probability = self._probability(deciding)
-        if self.order_rule == "probability":  # the score-line probabilities decide, whatever the judge wrote
+        if self.order_rule == "probability":  # use the score-line probabilities, even if the reply is unparseable
             failure = None if probability is not None else failure or _no_probability(shown)
             read = read or [
                 pair_in_sample_order(reply.order, distribution.expected)
@@ -225,9 +222,11 @@ def _no_probability(shown: Sequence[Shown]) -> Unparsed:
     read = [reply for reply in shown if reply.failure is None]
     unassigned = [(reply.distribution.unassigned, reply.text) for reply in read if reply.distribution is not None]
     if len(unassigned) < len(read):
-        return Unparsed("engine", "", "the engine returns no probabilities, but order rule probability needs them")
+        return Unparsed("engine", "", "the engine returns no probabilities, which order rule probability requires")
     share, text = max(unassigned)
-    return Unparsed("off_grammar", text, f"score lines have only {1 - share:.3g} of the probability, less than half")
+    return Unparsed(
+        "off_grammar", text, f"the total probability of all score lines is only {1 - share:.3g}; the minimum is 0.5"
+    )
 
 
 def mean_scores(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -241,12 +240,12 @@ read_pair_verdict = partial(read_verdict, labels=PLACES, brackets_only=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasoned(LabelPairMode):
-    """Judge a pair with a judge that reasons first and ends with `[[1]]` or `[[2]]`, such as one from `train/grpo.py`.
+    """Judge a pair with a judge that reasons first, such as one trained with `train/grpo.py`.
 
-    If the two orders disagree, the verdict is a tie.
+    Replies end with `[[1]]` or `[[2]]`. If the two orders disagree, the verdict is a tie.
 
     Attributes:
-        distribution: request P(first better) at the verdict, averaged over both orders.
+        distribution: request P(first better) at the verdict's position, averaged over both orders.
     """
 
     name: ClassVar[str] = "reasoned"
@@ -282,5 +281,7 @@ def reasoned_template(template_id: str) -> Template:
     """Check that the template asks for reasoning first."""
     template = get_template(template_id)
     if not template.reasons_first:
-        raise ConfigError(f"template {template_id} begins with a score line; use a template such as reasoned-chat")
+        raise ConfigError(
+            f"template {template_id} does not ask for reasoning first; use a template such as reasoned-chat"
+        )
     return template

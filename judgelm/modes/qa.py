@@ -1,7 +1,7 @@
-"""Correctness of a short answer, by exact match with the gold answer or else by a judge.
+"""Correctness of short answers, determined by an exact match with the gold answer or otherwise by a judge.
 
-`qa-6-shot` is the paper's prompt (Table 9); two of its six examples and all its variants are ours. `qa-6-shot-released`
-is the layout in the authors' code.
+`qa-6-shot` is the paper's prompt (Table 9), except that two of its six examples are ours, as are its variants.
+`qa-6-shot-released` uses the layout from the authors' code.
 
 Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
 """
@@ -25,7 +25,7 @@ from judgelm.records import Completion, LabelVerdict, Request, Sample, Shown, Sp
 QaWording = Literal["paper", "reworded", "released"]
 Shots = Literal[0, 2, 6]
 
-# kind "question", so that the context is never cut, because its end may decide
+# kind "question", so that the context is never cut, because the answer may be at its end
 _KINDS: Mapping[str, SpanKind] = {
     "question": "question",
     "gold": "reference",
@@ -35,18 +35,18 @@ _KINDS: Mapping[str, SpanKind] = {
 _TEXTS = read_texts(Path(__file__).with_suffix(".toml"))
 _LABELS = {"correct": "CORRECT", "incorrect": "INCORRECT"}
 EXAMPLES = {0: (), 2: (_TEXTS["examples"][0], _TEXTS["examples"][3]), 6: tuple(_TEXTS["examples"])}
-"""Examples by the number of shots. The paper does not name its two examples for 2 shots; ours have one per label."""
+"""Examples by number of shots. The paper does not say which examples it uses for 2 shots; we use one per label."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QaTemplate(PromptText):
-    """A prompt with slots for question, gold answer, predicted answer, and context."""
+    """A prompt with slots for the question, the gold answer, the predicted answer, and the context."""
 
     id: str
 
     @cached_property
     def sha(self) -> str:
-        """The sha256 (hex) of id, chat prompt, and plain prompt."""
+        """SHA-256 (hex) of the ID, the chat prompt, and the plain prompt."""
         return sha_of({"id": self.id, "system": self.system, "text": self.text, "plain_ending": self.after})
 
 
@@ -64,7 +64,7 @@ def _template(template_id: str, text: str, *, after: str = "\n* Label:", delimit
 
 
 QA_ANSWERING = _template("qa-answering", **_TEXTS["answering"], after="\n* Answer:")
-"""Prompt for a model whose answers are judged (QA-Judge, Table 8)."""
+"""Prompt for the model whose answers are judged (QA-Judge, Table 8)."""
 
 
 @cache
@@ -76,7 +76,7 @@ def qa_template(shots: Shots, with_context: bool, wording: QaWording = "paper") 
     """
     if wording == "released":
         if shots != 6 or not with_context:
-            raise ConfigError("wording released needs 6 shots with context; set shots=6 and with_context=true")
+            raise ConfigError("wording released requires shots=6 and with_context=true")
         released = _TEXTS["released"]
         examples = "\n".join(_examples(released["example"], shots))
         return _template("qa-6-shot-released", released["text"].replace("{examples}", examples))
@@ -101,20 +101,20 @@ def _examples(form: str, shots: Shots) -> Iterator[str]:
 class QaCorrectness(BatchMode):
     """Judge a predicted answer as `correct` or `incorrect`.
 
-    The judge sees `sample.reference` as the gold answer. `metadata` may have `references` (all validated answers),
-    `reference_spans` (their spans), and `context`. As in the original code, a blank answer is incorrect without asking
-    the judge.
+    `sample.reference` is the gold answer. `metadata` can contain `references` (all validated answers),
+    `reference_spans` (their spans), and `context`. As in the original code, blank answers are marked as incorrect
+    without asking the judge.
 
     Attributes:
         shots: number of examples in the prompt: 0, 2, or 6.
-        with_context: show the question's context.
-        wording: the paper's words (`paper`), ours (`reworded`), or the layout in the authors' code (`released`: six
-            shots with context).
-        judge_all: ask the judge even about exact matches.
-        exact: exact-match rules; the original code uses HotpotQA's for all data sets.
-        validated: match any validated answer; the original code matches only the first.
-        labels: how a reply becomes a label.
-        distribution: request P(correct) at the label. This requires labels `strict`.
+        with_context: include the question's context in the prompt.
+        wording: the paper's wording (`paper`), our wording (`reworded`), or the layout from the authors' code
+            (`released`; requires six shots with context).
+        judge_all: ask the judge even if there is an exact match.
+        exact: exact-match rules; the original code uses the HotpotQA rules for all datasets.
+        validated: accept a match with any validated answer; the original code accepts only the first.
+        labels: how to extract the label from a reply.
+        distribution: request P(correct) at the label; requires labels `strict`.
     """
 
     name: ClassVar[str] = "qa"
@@ -139,7 +139,7 @@ class QaCorrectness(BatchMode):
     def __post_init__(self) -> None:
         qa_template(self.shots, self.with_context, self.wording)  # raises an error if the options are invalid
         if self.distribution and self.labels != "strict":
-            raise ConfigError(f"distribution needs labels strict, not {self.labels}; leave one out")
+            raise ConfigError(f"distribution requires labels strict, but labels is {self.labels}; change one of them")
         check_above_zero(self, "max_tokens")
 
     @property
@@ -149,7 +149,7 @@ class QaCorrectness(BatchMode):
 
     @property
     def template(self) -> str:
-        """Id of the prompt."""
+        """ID of the prompt."""
         return self.prompt.id
 
     @property
@@ -158,7 +158,7 @@ class QaCorrectness(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Require one answer, a reference, and, if shown, a context."""
+        """Check that the sample has one answer, a reference, and, if it is shown, a context."""
         if len(sample.answers) != 1 or not golds_of(sample):
             raise unreferenced(sample)
         if self.with_context:
@@ -197,5 +197,5 @@ def context_of(sample: Sample) -> str:
     """Return a sample's context."""
     context = sample.metadata.get("context")
     if not isinstance(context, str) or not context.strip():
-        raise InputError(f'sample {sample.id}: no "context"; add one to each row, or set with_context to false')
+        raise InputError(f'sample {sample.id}: it has no "context"; add one to each row, or set with_context to false')
     return context

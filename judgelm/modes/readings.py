@@ -1,12 +1,12 @@
-"""Judging by the probabilities of the reply's first word, and by rewards.
+"""Judging by the probabilities of a reply's first word, or by rewards.
 
 `letters` shows all answers and compares the probabilities of their letters. Each answer is shown at each position to
 cancel position bias. `yes-no` asks whether each answer is right, as in P(True) (Kadavath et al. 2022) and GenRM (Zhang
-et al. 2024). `grade` asks for a grade of each answer.
+et al. 2024). `grade` asks for a grade for each answer.
 
-Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes against no, the expected grade,
-or the reward. The difference between two strengths is divided by the card's calibration temperature, and its logistic
-function is P(first better) (Bradley-Terry). A reply fails if other words have more than half of the probability.
+Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes versus no, the expected grade,
+or the reward. P(first better) is the logistic function of the difference between two strengths, divided by the card's
+calibration temperature (Bradley-Terry). A reply fails if other words have more than half of the total probability.
 """
 
 import math
@@ -33,7 +33,7 @@ from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
 from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Sample, Sampling, Shown, Unparsed, winner_of
 
 _FLOOR = math.log(1e-9)
-"""Log-probability of words that an endpoint omits because it lists only the likeliest tokens."""
+"""Log-probability assumed for words that an endpoint omits because it lists only the most likely tokens."""
 _YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
 _WHY = "Why? Explain your reply in two or three sentences."
 _NOT_READ: Mapping[str, tuple[object, ...]] = {
@@ -41,11 +41,11 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
     "retry_unparseable": (False,),
     "temperature": (0,),
 }
-"""Options that have no effect in word readings, and their allowed values."""
+"""Options that are not supported in word readings, with the only values allowed."""
 
 
 class ReadingMode(BatchMode):
-    """Parent of modes that can read words; `Pairwise` describes the options."""
+    """Base class for modes that support word readings. See `Pairwise` for the options."""
 
     __slots__ = ()
     scale: tuple[float, float]
@@ -60,11 +60,10 @@ class ReadingMode(BatchMode):
 
 
 class Words(NamedTuple):
-    """The words of a reading.
+    """The words whose probabilities a reading compares.
 
     Attributes:
-        reading: `letters`, `yes-no`, or `grade`.
-        scores: score of each word on the judge's scale; empty for letters.
+        scores: score for each word on the judge's scale; empty for letters.
     """
 
     reading: str
@@ -73,11 +72,11 @@ class Words(NamedTuple):
 
 
 class WordLogprobs(NamedTuple):
-    """Natural logs of word probabilities, each summed over the word's spellings.
+    """Natural logarithms of word probabilities, each summed over the spellings of a word.
 
     Attributes:
         values: shape (n,) for n words; at least log(1e-9), except for grades.
-        approximation: the reason why they are not exact; empty if they are.
+        approximation: the reason why the values are not exact; empty if they are.
     """
 
     values: tuple[float, ...]
@@ -90,7 +89,7 @@ class Readout:
 
     Attributes:
         shown: one entry per order (`letters`) or answer.
-        strengths: strength of each answer in sample order; None if a prompt failed.
+        strengths: strength of each answer, in sample order; None if any prompt failed.
     """
 
     shown: tuple[Shown, ...]
@@ -109,33 +108,37 @@ def reading_of(mode: BatchMode) -> Template:
 
 
 def check_reading(mode: ReadingMode) -> str:
-    """Check the options and return the id of the template to use."""
+    """Check the options and return the ID of the template to use."""
     template = reading_of(mode)
     if template.of_trajectories:
         raise ConfigError(f"template {template.id} is for agent trajectories; use --mode trajectory without --template")
     if mode.criterion is not None:
         if not mode.criterion.strip():
-            raise ConfigError("criterion is empty; describe it in words, or leave it out")
+            raise ConfigError("criterion is empty; describe it in words or remove it")
         template = criterion_template(template)
     elif template.takes_criterion:
-        raise ConfigError(f"template {template.id} asks about a criterion; set one with --criterion")
+        raise ConfigError(f"template {template.id} requires a criterion; set one with --criterion")
     if not mode.calibration_temperature > 0:
         raise ConfigError(f"calibration_temperature is {mode.calibration_temperature}; it must be above 0")
     if template.reads_words:
         for name, allowed in _NOT_READ.items():
             if getattr(mode, name, allowed[0]) not in allowed:
-                raise ConfigError(f"{name} works only with --reading score-line, not {template.reading}; leave it out")
+                raise ConfigError(
+                    f"{name} is not supported with --reading {template.reading}, only with score-line; remove it"
+                )
     if template.reading == "grade":
         score_lines(mode.scale, mode.step)  # raises an error if the scale has too many scores
     if template.reading == "reward" and not mode.takes_rewards:
-        raise ConfigError(f"mode {mode.name}: a reward model writes no text; use mode reward, pair, single, or multi")
+        raise ConfigError(
+            f"mode {mode.name}: reward models do not generate text; use mode reward, pair, single, or multi"
+        )
     if template.reading == "reward" and mode.reasons != "none":
-        raise ConfigError(f"reasons is {mode.reasons}, but a reward model cannot explain; leave it out")
+        raise ConfigError(f"reasons is {mode.reasons}, but reward models cannot give reasons; remove it")
     return template.id
 
 
 def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
-    """Ask for a word per prompt. `letters` uses `orders`; other readings show each answer alone."""
+    """Ask for one word per prompt. `letters` uses `orders`; other readings show each answer by itself."""
     template = reading_of(mode)
     if template.reading == "reward":
         return (yield from read_rewards(sample))
@@ -157,9 +160,9 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
 
 
 def read_rewards(sample: Sample) -> RequestFlow[Readout]:
-    """Request the reward of each answer.
+    """Request the reward for each answer.
 
-    Different answers that are cut to the same text are a failure.
+    If different answers are identical after truncation, the result is a failure.
     """
     prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
     completions = yield [replace(each, reward=True) for each in requests_of(prompts, Sampling(max_tokens=1))]
@@ -202,13 +205,15 @@ def _word_logprobs(completion: Completion, words: Words, template: Template) -> 
     if (failure := failure_of(completion)) is not None:
         return failure
     if completion.candidate_logprobs is None:
-        return Unparsed("engine", "", f"the engine returns no probabilities, but reading {template.reading} needs them")
+        return Unparsed("engine", "", f"the engine returns no probabilities, which reading {template.reading} requires")
     logprobs = iter(completion.candidate_logprobs)
     masses = [math.fsum(math.exp(next(logprobs)) for _ in spellings) for spellings in words.spellings.values()]
     if (mass := math.fsum(masses)) < MIN_ASSIGNED:
         text = completion.texts[0] if completion.texts else ""
         listed = ", ".join(words.spellings)
-        return Unparsed("off_grammar", text, f"only {mass:.2g} of the probability is on {listed}, less than half")
+        return Unparsed(
+            "off_grammar", text, f"the total probability of {listed} is only {mass:.2g}; the minimum is 0.5"
+        )
     floor = -math.inf if template.reading == "grade" else _FLOOR
     values = tuple(max(floor, math.log(mass)) if mass > 0 else floor for mass in masses)
     return WordLogprobs(values, completion.approximation)
@@ -223,7 +228,6 @@ def _shown(
     *,
     referenced: bool,
 ) -> Shown:
-    """Treat a letter as a score line with the best and worst score."""
     shown = Shown(
         order=order,
         text=completion.texts[0] if completion.texts else "",
@@ -269,7 +273,7 @@ def _shares(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
-    """Return the answers' scores; for letters, from the shares of preference."""
+    """Return the score of each answer. For letters, the scores are scaled shares of preference."""
     if readout.strengths is None:
         return None
     if reading_of(mode).reads_alone:
@@ -280,14 +284,14 @@ def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | No
 
 
 def first_better(mode: ReadingMode, strengths: tuple[float, ...]) -> float:
-    """Return P(first better) in (0, 1), from the Bradley-Terry model of two strengths."""
+    """Return P(first better) in (0, 1), computed from two strengths with the Bradley-Terry model."""
     odds = (strengths[0] - strengths[1]) / mode.calibration_temperature
     smaller = math.exp(-abs(odds))  # exp(odds) could overflow at low temperatures
     return (1 if odds >= 0 else smaller) / (1 + smaller)
 
 
 def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt], close_threshold: float = 0) -> Flow:
-    """Request reasons for the given order, for both orders (`flips`), or for each answer that was judged alone."""
+    """Request reasons for the given order, for both orders (`flips`), or for each answer that was judged by itself."""
     template = reading_of(mode)
     indices = to_explain(judgment, mode.reasons, close_threshold)
     if indices and template.reads_alone:
@@ -301,7 +305,7 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
 
 
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
-    """Judge a pair. It is `consistent` if the letters of both orders name the same answer."""
+    """Conclude the judgment of a pair. It is `consistent` if the letters from both orders refer to the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)
     orders = [shown for shown in readout.shown if len(shown.order) == 2]

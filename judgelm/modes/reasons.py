@@ -1,4 +1,4 @@
-"""Explanations of judgments: the judge continues its reply, and the verdict does not change.
+"""Explanations of judgments. The judge continues its reply; the verdict does not change.
 
 Source: JudgeLM, section 3.2.
 """
@@ -12,13 +12,13 @@ from judgelm.modes.flow import Flow
 from judgelm.records import Completion, Judgment, Prompt, Request, Sampling, Shown, Unparsed
 
 Reasons = Literal["none", "all", "close", "flips"]
-"""Which pairs to explain: `close` if P(first better) is near 0.5, `flips` if the orders disagree."""
+"""Which pairs to explain. `close`: if P(first better) is near 0.5. `flips`: if the two orders disagree."""
 
 Explained = Literal["none", "all"]
 
 
 def to_explain(judgment: Judgment, reasons: Reasons, close_threshold: float = 0) -> list[int]:
-    """Return prompt indices: the first parseable one, or both orders for `flips`."""
+    """Return the indices of the prompts to explain: the first with a parseable reply, or both orders for `flips`."""
     if judgment.verdict is None:
         return []
     if reasons == "flips":
@@ -42,7 +42,8 @@ def explain(
 ) -> Flow:
     """Request reasons for these prompts and add them to the judgment.
 
-    `ask` makes a reason's prompt from a prompt and its reply; by default, the reply continues on the next line.
+    `ask` builds the prompt for a reason from the original prompt and the reply. By default, the judge continues its
+    reply on the next line.
     """
     if not indices:
         return judgment
@@ -61,10 +62,8 @@ def _explained(shown: Shown, completion: Completion, max_tokens: int) -> Shown:
         return replace(shown, reason_failure=failure)
     reason = completion.texts[0].strip()
     if not reason:
-        return replace(shown, reason_failure=Unparsed("off_grammar", "", "nothing follows the score line"))
+        return replace(shown, reason_failure=Unparsed("off_grammar", "", "there is no text after the score line"))
     failure = cut_off(completion, max_tokens)
     if failure is None and completion.truncations != shown.truncations:
-        failure = Unparsed(
-            "too_long", "", "to make room for the reason, the answers were cut further than for the scores"
-        )
+        failure = Unparsed("too_long", "", "the answers had to be cut further to make room for the reason")
     return replace(shown, reason=reason, reason_failure=failure)

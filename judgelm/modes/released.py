@@ -1,8 +1,8 @@
-"""Judges released by others, with the prompts and reply formats in their cards.
+"""Judges released by other projects, with the prompts and reply formats from their cards.
 
-Decoding is greedy by default; in the authors' code, PandaLM uses 4 beams and Prometheus samples at temperature 1.
-Delimiters in answers are sanitized. If a reply has several verdicts, they must agree, unless one is stated as final or
-the card says that the last one counts.
+Decoding is greedy by default; in the authors' code, PandaLM uses 4 beams and Prometheus samples at temperature 1. If a
+reply contains several verdicts, they must agree, unless one is marked as final or the card specifies that the last one
+counts.
 """
 
 import re
@@ -27,9 +27,9 @@ PairLabel = Literal["1", "2", "tie"]
 """Position of the better answer in the order shown."""
 
 _MAX_MARKED = 64
-"""Maximum number of characters between marks; longer text is not a verdict."""
+"""Maximum number of characters between marks. Longer text is not treated as a verdict."""
 _AROUND = " \t*_`\"'.:[]()：。"
-"""Meaningless characters around a verdict."""
+"""Characters to strip from both ends of a verdict."""
 
 
 class _Marked(NamedTuple):
@@ -44,14 +44,15 @@ class MarkedReply:
 
     Attributes:
         before: text before the verdict; empty if the verdict is the whole reply.
-        after: text after the verdict; empty means the end of the line.
-        patterns: regular expressions to use instead of marks. The first group of the first match is the verdict.
-        labels: verdict -> better answer or tie; case is ignored.
-        scale: lowest and highest number, to use instead of labels.
-        values: 1 for the grade of an answer, 2 for the scores of a pair.
-        separator: text between two numbers in the same marks; empty if each number has its own.
-        deducts: whether the number is subtracted from 0.
-        takes: `agreeing` requires all verdicts to agree, `last` uses the last one.
+        after: text after the verdict; if empty, the verdict ends at the end of the line.
+        patterns: regular expressions to use instead of marks. Only the first pattern that matches is used; its first
+            group is the verdict.
+        labels: the better answer or a tie, keyed by verdict; case is ignored.
+        scale: lowest and highest score, for formats that use numbers instead of labels.
+        values: number of values per verdict: 1 for a grade, 2 for the scores of a pair.
+        separator: text between two numbers in the same marks; empty if each number has its own marks.
+        deducts: whether the number is a deduction, so that the score is its negative.
+        takes: `agreeing` requires all verdicts to agree; `last` uses only the last one.
 
     Example:
         >>> MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "C": "tie"})("So: [[B]]")
@@ -72,7 +73,7 @@ class MarkedReply:
 
     def __post_init__(self) -> None:
         if bool(self.labels) == (self.scale is not None):
-            raise ConfigError("a reply format needs either labels or a scale")
+            raise ConfigError("a reply format requires either labels or a scale")
         for pattern in self.patterns:
             try:
                 re.compile(pattern)
@@ -80,12 +81,14 @@ class MarkedReply:
                 raise ConfigError(f"pattern {pattern!r}: {error}") from error
 
     def __call__(self, text: str) -> PairLabel | Scores | Unparsed:
-        """Parse a reply without thinking."""
+        """Parse a reply after its thinking has been removed."""
         plain = text.replace("：", ":")
         marked = self._matched(plain) if self.patterns else list(self._marked(plain))
         if not marked:
-            marks = "the format of the judge's card" if self.patterns else f"{self.before!r} and {self.after!r}"
-            return Unparsed("off_grammar", text, f"no verdict marked by {marks}")
+            marks = (
+                "in the format of the judge's card" if self.patterns else f"between {self.before!r} and {self.after!r}"
+            )
+            return Unparsed("off_grammar", text, f"no verdict {marks}")
         return self._label(marked, text) if self.labels else self._scores(marked, text)
 
     def _matched(self, text: str) -> list[_Marked]:
@@ -108,7 +111,7 @@ class MarkedReply:
             if end < 0:
                 end = start
                 continue
-            inner = text.rfind(self.before, start, end)  # skip a mark without an end
+            inner = text.rfind(self.before, start, end)  # skip a mark that is never closed
             if inner >= 0:
                 mark, start = inner, inner + len(self.before)
             yield _Marked(text[start:end].strip(_AROUND), mark, mark)
@@ -130,7 +133,7 @@ class MarkedReply:
         read = [(mark, value) for mark in marked for value in self._numbers(mark.written)]
         groups = [read[index : index + self.values] for index in range(0, len(read), self.values)]
         if not groups or len(groups[-1]) < self.values:
-            return Unparsed("off_grammar", text, f"{len(read)} numbers, expected {self.values}")
+            return Unparsed("off_grammar", text, f"expected {self.values} number(s), got {len(read)}")
         stated = []
         for group in groups:
             first, label = group[0][0], " ".join(f"{value:g}" for _, value in group)
@@ -171,7 +174,7 @@ Score 2: The response addresses the instruction in part, with errors or gaps tha
 Score 3: The response addresses the instruction, with some errors, gaps or needless text.
 Score 4: The response does what the instruction asks, with only small shortcomings.
 Score 5: The response does all that the instruction asks, correctly and at a useful level of detail."""
-"""Our rubric for samples without one. Pairs are compared by its first line."""
+"""Default rubric for samples that do not have one. Only its first line is used to compare pairs."""
 
 _RUBRIC_SLOTS = ("rubric", "criterion", "levels", "bulleted_levels")
 _KINDS: Mapping[str, SpanKind] = {
@@ -189,12 +192,12 @@ class ReleasedPrompt:
     """A released judge's prompt and reply format.
 
     Attributes:
-        texts: message with slots for each combination of `input` and `reference`; the key joins those shown with a
+        texts: message for each combination of `input` and `reference`, keyed by the names of those shown, joined by a
             space.
-        before: plain text before the message in the judge's wrapper, with the system message.
-        after: plain text after the message.
-        stripped: whether answers are stripped, as in the authors' code.
-        stop: end of the verdict, if the judge writes it first.
+        before: plain text before the message in the judge's wrapper, including the system message.
+        after: plain text after the message in the judge's wrapper.
+        stripped: whether whitespace around answers is stripped, as in the authors' code.
+        stop: stop strings that end the verdict, if the judge writes it before its reasons.
     """
 
     id: str
@@ -209,17 +212,17 @@ class ReleasedPrompt:
 
     @cached_property
     def sha(self) -> str:
-        """The sha256 (hex) of id, texts, wrapper, and reply format."""
+        """SHA-256 (hex) of the ID, texts, wrapper, and reply format."""
         prompt = {"id": self.id, "texts": dict(self.texts), "system": self.system or ""}
         return sha_of([sha_of(prompt | {"wrapper": [self.before, self.after]}), repr(self.reply)])
 
     def takes(self, *slots: str) -> bool:
-        """Return True if the prompt has any of these slots."""
+        """Return whether the prompt has any of these slots."""
         return any(f"{{{slot}}}" in text for text in self.texts.values() for slot in slots)
 
     @cached_property
     def needs_reference(self) -> bool:
-        """True if the prompt always shows a reference."""
+        """Whether the prompt always shows a reference."""
         return all("{reference}" in text for text in self.texts.values())
 
     @cached_property
@@ -228,9 +231,9 @@ class ReleasedPrompt:
         return 2 if self.takes("answer_2") else 1
 
     def render(self, slots: Slots, *, chat: bool) -> Prompt:
-        """Return the prompt. `slots` has `input` and `reference` only if they are shown.
+        """Render the prompt. `slots` must contain `input` and `reference` only if they should be shown.
 
-        Without `chat`, the prompt is plain text in the judge's wrapper.
+        If `chat` is false, the prompt is plain text in the judge's wrapper.
         """
         shown = " ".join(name for name in ("input", "reference") if name in slots)
         text = PromptText(
@@ -248,13 +251,13 @@ class ReleasedPrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedMode(BatchMode):
-    """Judge like a released judge: name the better of two answers, score both, or grade one.
+    """Judge with a released judge, which chooses the better of two answers, scores both, or grades one.
 
-    If the two orders disagree, the verdict is a tie. PandaLM shows `metadata["instruction"]` and `metadata["input"]`
-    separately. Prometheus grades by `metadata["rubric"]`, otherwise by `rubric`.
+    If the two orders disagree, the verdict is a tie. PandaLM's prompt shows `metadata["instruction"]` and
+    `metadata["input"]` separately. Prometheus uses `metadata["rubric"]`, or else `rubric`.
 
     Attributes:
-        rubric: rubric for samples without one; empty uses ours.
+        rubric: rubric for samples that do not have one; if empty, the built-in rubric is used.
         explain: let a judge that writes its verdict first (PandaLM) add a reason.
         chat: use the tokenizer's chat template instead of the judge's wrapper.
     """
@@ -277,26 +280,26 @@ class ReleasedMode(BatchMode):
         check_above_zero(self, "max_tokens")
         prompt = self.prompt
         if self.both_orders and prompt.answers == 1:
-            raise ConfigError(f"judge {prompt.id} grades one answer; leave --both-orders out")
+            raise ConfigError(f"judge {prompt.id} grades single answers; remove --both-orders")
         if self.reference == "use" and not prompt.takes("reference"):
             raise ConfigError(f"judge {prompt.id} does not support references; use --reference auto or ignore")
         if self.reference == "ignore" and prompt.needs_reference:
-            raise ConfigError(f"judge {prompt.id} always needs a reference; use --reference use")
+            raise ConfigError(f"judge {prompt.id} always requires a reference; use --reference use")
         if prompt.needs_reference:
             object.__setattr__(self, "reference", "use")
         if self.rubric and not prompt.takes(*_RUBRIC_SLOTS):
-            raise ConfigError(f"judge {prompt.id} does not support rubrics; leave it out")
+            raise ConfigError(f"judge {prompt.id} does not support rubrics; remove the rubric")
         if self.explain and not prompt.stop:
-            raise ConfigError(f"judge {prompt.id} always reasons before its verdict; leave explain out")
+            raise ConfigError(f"judge {prompt.id} always reasons before its verdict; remove explain")
 
     @classmethod
     def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
-        """True unless the judge writes its verdict first."""
+        """Return whether the judge reasons before its verdict."""
         return not fixed["prompt"].stop
 
     @property
     def template(self) -> str:
-        """Id of the prompt."""
+        """ID of the prompt."""
         return self.prompt.id
 
     @property
@@ -306,7 +309,7 @@ class ReleasedMode(BatchMode):
 
     @property
     def answers(self) -> tuple[int, int]:
-        """Two for judges of pairs, otherwise one."""
+        """Two for judges that compare pairs, otherwise one."""
         return (self.prompt.answers, self.prompt.answers)
 
     @with_usage
@@ -325,10 +328,10 @@ class ReleasedMode(BatchMode):
         return replace(judgment, scores=mean_scores(read) if read and judgment.verdict is not None else None)
 
     def check(self, sample: Sample) -> None:
-        """Require the right number of answers, and a reference if needed."""
+        """Check that the sample has the right number of answers and, if required, a reference."""
         BatchMode.check(self, sample)
         if sample.reference is None and self.reference == "use":
-            raise InputError(f"sample {sample.id}: {self.template} needs a reference; add one to each row")
+            raise InputError(f"sample {sample.id}: {self.template} requires a reference; add one to each row")
 
     def _render(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
         slots = {"question": sample.question}

@@ -1,4 +1,4 @@
-"""Reward models, which score each answer in one pass."""
+"""Judging with reward models, which score each answer in a single forward pass."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -15,10 +15,10 @@ from judgelm.records import RankingVerdict, Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward(ReadingMode):
-    """Score each answer with a reward model; two answers are compared as a pair, more are ranked.
+    """Score each answer with a reward model. Two answers are compared as a pair; three or more are ranked.
 
-    The model reads question and answer, or a dialogue (`turns`), in its chat template. Rewards have no scale. P(first
-    better) is the logistic function of their difference (Bradley-Terry).
+    The question and answer, or a dialogue (`turns`), are formatted with the model's chat template. Rewards have no
+    fixed scale. P(first better) is the logistic function of their difference (Bradley-Terry).
     """
 
     name: ClassVar[str] = "reward"
@@ -33,12 +33,14 @@ class Reward(ReadingMode):
 
     def __post_init__(self) -> None:
         if reading_of(self).reading != "reward":
-            raise ConfigError(f"mode reward needs a reward model, not template {self.template}; use --mode pair")
+            raise ConfigError(
+                f"mode reward requires a reward model, but the template is {self.template}; use --mode pair"
+            )
         check_reading(self)
         check_threshold(self, "tie_threshold")
 
     def check(self, sample: Sample) -> None:
-        """Check that `turns` is a dialogue."""
+        """Check that `turns` is a valid dialogue."""
         BatchMode.check(self, sample)
         dialogue_of(sample, referenced=False)
 

@@ -1,10 +1,10 @@
-"""Rating of one answer on the dimensions of a rubric: the judge reasons, then names a level.
+"""Rating of one answer on the dimensions of a rubric.
 
-The paper's six dimensions use its prompts, without bold and italic type and without the human rubric's `NA` option.
-Your own dimensions come from a YAML file such as `configs/judge/rubric.yaml`.
+The six built-in dimensions use the paper's prompts, without bold, italics, and the `NA` option of the human rubric. You
+can define your own dimensions in a YAML file such as `configs/judge/rubric.yaml`.
 
 Source: Play Favorites, section 4.2, Table 3 (scales), and appendix D (prompts). As in the authors' code, each score is
-divided by the maximum of its dimension.
+divided by the maximum score of its dimension.
 """
 
 import math
@@ -26,14 +26,14 @@ from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
 from judgelm.records import GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
 
 FORM = "Explanation: [Explanation], Answer: [Answer]"
-"""Ending of every reply."""
+"""How every reply must end."""
 
 _SLOTS = ("{question}", "{answer_1}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A level's score; None is a missing value (`not applicable`)."""
+    """The score of a level; None if the level means `not applicable`."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -43,12 +43,12 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimension:
-    """One dimension of your own rubric.
+    """One dimension of a custom rubric.
 
     Attributes:
-        question: what the judge is asked about the answer.
-        levels: name -> score. At least two levels need scores, all different, and the highest must be above 0.
-        best_first: show the best level first.
+        question: the question to ask about the answer.
+        levels: scores keyed by level name. At least two levels must have scores, and the highest must be above 0.
+        best_first: list the best level first in the prompt.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -67,9 +67,13 @@ class Dimension:
                 raise ConfigError(f"rubric level {name!r} is empty or duplicates another level; rename it")
         scores = [level.score for level in self.levels.values() if level.score is not None]
         if len(scores) < 2 or len(set(scores)) < len(scores) or not all(math.isfinite(score) for score in scores):
-            raise ConfigError(f"rubric scores {scores}: at least two levels need scores, all different")
+            raise ConfigError(
+                f"rubric scores {scores}: at least two levels must have scores, and no two scores can be equal"
+            )
         if max(scores) <= 0:
-            raise ConfigError(f"rubric scores {scores}: the highest must be above 0, because it divides the others")
+            raise ConfigError(
+                f"rubric scores {scores}: the highest must be above 0, because all scores are divided by it"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +81,8 @@ class Scale:
     """A dimension with its prompt.
 
     Attributes:
-        text: prompt with `{question}` and `{answer_1}`.
-        levels: level -> score (None for a missing value), in the order of the prompt.
+        text: prompt with the slots `{question}` and `{answer_1}`.
+        levels: scores keyed by level, in the order of the prompt; None if a level means `not applicable`.
     """
 
     name: str
@@ -87,12 +91,12 @@ class Scale:
 
     @property
     def maximum(self) -> float:
-        """The highest score, by which scores are divided."""
+        """The highest score; all scores are divided by it."""
         return max(score for score in self.levels.values() if score is not None)
 
 
 def scale_of(name: str, dimension: Dimension) -> Scale:
-    """Return a prompt in the paper's format; the words around yours are ours."""
+    """Return a prompt for a custom dimension in the paper's format."""
     ordered = sorted(
         dimension.levels.items(),
         key=lambda item: (item[1].score is None, (item[1].score or 0) * (-1 if dimension.best_first else 1)),
@@ -137,16 +141,15 @@ class Rubric(BatchMode):
     """Rate one answer.
 
     `shown` has one entry per dimension: `part` is the dimension, `label` the level, and `scores` its score. Each score
-    is divided by its dimension's maximum, and the verdict is the mean over the dimensions with a score. A judgment
-    fails if a dimension fails or none has a score.
+    is divided by its dimension's maximum, and the verdict is the mean over the dimensions with a score. The judgment
+    fails if any dimension fails or if no dimension has a score.
 
     Attributes:
-        dimensions: your own dimensions, or the paper's (`completeness`, `conciseness`, `logical_robustness`,
-            `logical_correctness`, `helpfulness`, `faithfulness`). The default is all your own, or all six of the paper
-            if you have none.
-        rubric: your own dimensions by name; see `configs/judge/rubric.yaml`.
-        accept_missing: if some dimensions fail, use the mean of the others instead of failing.
-        retry_unparseable: request the most probable level after an unparseable reply.
+        dimensions: names of dimensions in `rubric` or in the paper (`completeness`, `conciseness`,
+            `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). The default is all dimensions
+            in `rubric`, or all six from the paper if `rubric` is empty.
+        rubric: custom dimensions, keyed by name; see `configs/judge/rubric.yaml`.
+        accept_missing: if some dimensions fail, use the mean of the remaining ones instead of failing.
     """
 
     name: ClassVar[str] = "rubric"
@@ -167,17 +170,21 @@ class Rubric(BatchMode):
     def __post_init__(self) -> None:
         check_above_zero(self, "max_tokens")
         if taken := sorted(self.rubric.keys() & PLAY_FAVORITES.keys()):
-            raise ConfigError(f"rubric {taken[0]}: this is the name of one of the paper's dimensions; rename yours")
+            raise ConfigError(
+                f"rubric {taken[0]}: one of the paper's dimensions already has this name; choose a different one"
+            )
         known = [*self.rubric, *PLAY_FAVORITES]
         for name in self.dimensions:
             if name not in known:
                 raise not_found("dimension", name, known)
         if len(set(self.dimensions)) < len(self.dimensions):
-            raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one is listed twice; list each once")
+            raise ConfigError(
+                f"dimensions {', '.join(self.dimensions)}: one of them is listed twice; remove the duplicate"
+            )
 
     @property
     def template(self) -> str:
-        """`play-favorites`, or `own-rubric` if a dimension is your own."""
+        """`play-favorites`, or `own-rubric` if any dimension is custom."""
         return "play-favorites" if all(scale.name in PLAY_FAVORITES for scale in self.scales()) else "own-rubric"
 
     @property
@@ -220,7 +227,7 @@ class Rubric(BatchMode):
             part, first = failures[0]
             failure = replace(first, why=f"{part}: {first.why}")
         elif not shares:
-            failure = Unparsed("out_of_range", "", "no dimension has a level with a score")
+            failure = Unparsed("out_of_range", "", "no dimension was rated at a level with a score")
         grade = None if failure else (math.fsum(shares) / len(shares),)
         verdict = None if grade is None else GradeVerdict(score=grade[0])
         return judged(self, sample, shown, verdict, scores=grade, failure=failure)

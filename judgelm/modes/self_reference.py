@@ -1,4 +1,4 @@
-"""Judging with the judge's own answers: correctness of one answer (Self-Reference), or the better of two (SSR-Judge).
+"""Judging with the judge's own answers: correctness of one answer (Self-Reference) or pairs (SSR-Judge).
 
 Answers from an earlier run are reused if `metadata["solves"]` lists them as `{"text": ..., "answer": ...}`.
 
@@ -29,12 +29,12 @@ from judgelm.prompts.self_reference import (
 from judgelm.records import Judgment, Request, Sample, SelfAnswer, Unparsed
 
 _NEXT_QUESTION = ("\nThe question is:", "\nQuestion:", "\n[System]", "\n[Question]", "\n[User Question]")
-"""Base models do not end their reply, but begin another question."""
+"""Base models do not end their reply but start another question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solver:
-    """Ask the judge the question `count` times in one request (k in the papers)."""
+    """Ask the judge the question `count` times (k in the papers) in a single request."""
 
     task: Task
     count: int
@@ -45,10 +45,10 @@ class Solver:
 
     def __post_init__(self) -> None:
         if self.count > 1 and self.temperature == 0:
-            raise ConfigError(f"{self.count} solves at temperature 0 are identical; set a temperature above 0")
+            raise ConfigError(f"{self.count} solves at temperature 0 would be identical; set a temperature above 0")
 
     def __call__(self, sample: Sample) -> RequestFlow[tuple[SelfAnswer, ...] | Unparsed]:
-        """Return the sample's saved answers, or new ones in sampling order."""
+        """Return the sample's saved answers, or else generate new ones."""
         if (saved := self.saved(sample)) is not None:
             return saved
         [completion] = yield [self.request(sample)]
@@ -74,13 +74,13 @@ class Solver:
         """Return the first `count` answers saved by an earlier run, if any.
 
         Raises:
-            InputError: their format is wrong, or there are fewer than `count`.
+            InputError: the format of the saved answers is wrong, or there are fewer than `count`.
         """
         solves = sample.metadata.get("solves")
         if solves is None:
             return None
         if not isinstance(solves, Sequence) or isinstance(solves, str):
-            raise _wrong(sample, "expected a list of {text, answer}")
+            raise _wrong(sample, "expected a list of {text, answer} objects")
         if len(solves) < self.count:
             raise _wrong(sample, f"expected {self.count} solves, got {len(solves)}")
         letters = question_of(sample).letters
@@ -91,20 +91,20 @@ class Solver:
             return solve
         text = solve.get("text") if isinstance(solve, Mapping) else None
         if not isinstance(solve, Mapping) or not isinstance(text, str):
-            raise _wrong(sample, "a solve has no text")
+            raise _wrong(sample, "one of the solves has no text")
         answer = solve["answer"] if "answer" in solve else final_answer(text, self.task, letters=letters)
         if answer is not None and not isinstance(answer, str):
-            raise _wrong(sample, "a solve's answer is not a string")
+            raise _wrong(sample, "the answer of one of the solves is not a string")
         return SelfAnswer(text=text, answer=answer)
 
 
 def stops(*, chat: bool) -> tuple[str, ...]:
-    """Return stop strings; without them, base models begin another question."""
+    """Return the stop strings, which prevent base models from starting another question."""
     return () if chat else _NEXT_QUESTION
 
 
 def _wrong(sample: Sample, finding: str) -> InputError:
-    return InputError(f'sample {sample.id}: field "solves": {finding}; correct it, or leave it out')
+    return InputError(f'sample {sample.id}: field "solves": {finding}; correct or remove the field')
 
 
 SelfReference = Literal["cot", "guided"]
@@ -118,15 +118,15 @@ _read = partial(read_verdict, labels=LABELS)
 class Correctness(BatchMode):
     """Judge one answer as `correct` or `incorrect`.
 
-    The answer is never cut, because the judged part is at its end. A prompt that does not fit is a `too_long` failure.
-    The sample's reference is never shown; it is used only for evaluation.
+    The answer is never cut, because the part to judge is at its end. A prompt that does not fit fails as `too_long`.
+    The sample's reference is never shown to the judge.
 
     Attributes:
-        task: `number` and `choice` judge an answer to the question. `preference` is the meta-judge: the answer is a
-            judge's verdict (`[[A]]`, `[[B]]`, or `[[C]]`) on the two answers in the sample's `pair`.
+        task: for `number` and `choice`, the sample's answer is an answer to the question. For `preference` (the
+            meta-judge), it is another judge's verdict (`[[A]]`, `[[B]]`, or `[[C]]`) on the sample's `pair` of answers.
         self_reference: `cot` shows no reference (Figures 8 and 9). `guided` shows the judge's own complete answer as
-            the reference (Figures 10 and 11). The answer is the first of the sample's `solves`, or a new one.
-        distribution: request P(correct) at the label.
+            the reference (Figures 10 and 11): the first of the sample's `solves`, or else a newly generated answer.
+        distribution: request P(correct) at the label's position.
         solve_tokens: token limit for the judge's own answer.
     """
 
@@ -154,14 +154,14 @@ class Correctness(BatchMode):
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Return True if self-reference is guided."""
+        """Return whether self-reference is guided."""
         return options.get("self_reference") == "guided"
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Judge a sample."""
         solved = (yield from self._solver()(sample)) if self.self_reference == "guided" else ()
-        if isinstance(solved, Unparsed):  # the judge needs an answer of its own as the reference
+        if isinstance(solved, Unparsed):  # there is no reference without the judge's own answer
             return Judgment(sample_id=sample.id, mode=self.name, verdict=None, shown=(), failure=solved)
         reference = solved[0].text if solved else None
         prompt = judging_prompt(sample, self.task, reference, chat=self.chat)
@@ -177,7 +177,7 @@ class Correctness(BatchMode):
         return replace(judgment, probability=probability, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample has what the task needs."""
+        """Check that the sample contains everything that the task requires."""
         judging_prompt(sample, self.task, None, chat=self.chat)
         self._solver().request(sample)
 
@@ -193,22 +193,22 @@ _read_ssr = partial(read_verdict, labels=PLACES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveSelfReference(LabelPairMode):
-    """Judge a pair with the judge's majority answer as the reference, if enough answers agree.
+    """Judge a pair, using the judge's own majority answer as the reference if enough of its answers agree.
 
-    The judge answers the question `solves` times. If the share of the most common final answer is at least `tau`, it is
-    shown as correct, without its reasoning. Among equally common answers, the first is used. If the two orders
-    disagree, the verdict is a tie. Responses are never cut, because the final answer is at the end. The sample's
-    reference is never shown.
+    The judge answers the question `solves` times. If the share of the most common final answer is at least `tau`, this
+    answer is presented as correct, without its reasoning. If several answers are equally common, the first one is used.
+    If the two orders disagree, the verdict is a tie. Responses are never cut, because their final answer is at the end.
+    The sample's reference is never shown.
 
     Attributes:
-        when: `selective`, or, for comparison, `always` (show the majority answer whatever the agreement) or `never`
-            (show none).
+        when: `selective` shows the answer if enough answers agree. For comparison, `always` shows it regardless of
+            agreement, and `never` does not show it.
         task: `choice` or `number`.
-        solves: number of the judge's answers, k. The sample's saved `solves` replace new ones.
-        tau: minimum agreement to show the answer, in [0, 1].
-        solve_temperature: temperature of these answers; above 0 if there are several.
+        solves: number of answers to generate (k). If the sample has saved `solves`, they are used instead.
+        tau: minimum share of answers that must agree, in [0, 1].
+        solve_temperature: temperature for generating these answers; must be above 0 if there are several.
         solve_tokens: token limit for each of these answers.
-        distribution: request P(first better) at the verdict, averaged over both orders.
+        distribution: request P(first better) at the verdict's position, averaged over both orders.
     """
 
     name: ClassVar[str] = "ssr"
@@ -238,7 +238,7 @@ class SelectiveSelfReference(LabelPairMode):
         if self.task == "preference":
             raise ConfigError("task preference has no final answers to compare; use task choice or number")
         if not 0 <= self.tau <= 1:
-            raise ConfigError(f"tau is {self.tau}; it must be from 0 to 1")
+            raise ConfigError(f"tau is {self.tau}; it must be between 0 and 1")
         check_above_zero(self, "max_tokens", "solves", "solve_tokens")
         self._solver()  # raises an error if the options are invalid
 
@@ -264,12 +264,12 @@ class SelectiveSelfReference(LabelPairMode):
         return replace(judgment, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample has what the task needs."""
+        """Check that the sample contains everything that the task requires."""
         comparing_prompt(sample, (0, 1), None, chat=self.chat)
         self._solver().request(sample)
 
     def reference_of(self, solved: Sequence[SelfAnswer]) -> str | None:
-        """The majority answer, if shown."""
+        """Return the majority answer, or None if it is not shown."""
         if self.when == "never" or not solved:
             return None
         common = majority([solve.answer for solve in solved])

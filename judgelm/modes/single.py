@@ -1,4 +1,4 @@
-"""Grading of one answer, alone or against a reference or another answer.
+"""Grading of one answer, either by itself or against a reference or another answer.
 
 Source: JudgeLM, section 6.4 and Figures 5 and 17.
 """
@@ -33,10 +33,10 @@ class Single(ReadingMode):
     """Grade one answer.
 
     Attributes:
-        against: `reference` shows the reference as the first answer of a pair and prefills its full score (Figure 5).
-            `anchor` shows `metadata["anchor"]`, or else the reference, as the first answer, and the judge scores both.
-            `nothing` grades the answer alone; no released judge was trained on that prompt. `auto` uses the first
-            option that the sample supports.
+        against: `reference` shows the reference as the first answer of a pair, with the full score prefilled (Figure
+            5). `anchor` shows `metadata["anchor"]`, or else the reference, as the first answer, and the judge scores
+            both answers. `nothing` grades the answer by itself; no released judge was trained with that prompt. `auto`
+            uses the first of these options that the sample supports.
         distribution: request the probability of every score. `Shown.grades` then contains the expected grade.
         max_tokens: token limit for the score line.
     """
@@ -77,7 +77,7 @@ class Single(ReadingMode):
 
     @property
     def template_sha(self) -> str:
-        """Hash of all prompts that `against` allows."""
+        """Hash of all prompts that can be used with this value of `against`."""
         template = get_template(self.template)
         if template.reads_words:
             return template.sha
@@ -87,14 +87,16 @@ class Single(ReadingMode):
         return hashlib.sha256(" ".join(shas.values()).encode()).hexdigest()
 
     def check(self, sample: Sample) -> None:
-        """Require one answer, and the reference or anchor if needed."""
+        """Check that the sample has one answer and, if required, a reference or an anchor."""
         BatchMode.check(self, sample)
         anchor = sample.metadata.get(_ANCHOR)
         template = reading_of(self)
         if template.reads_alone and anchor is not None and self.against == "auto":
-            raise _wrong(sample, f"reading {template.reading} cannot show an anchor; use letters, or against=nothing")
+            raise _wrong(
+                sample, f"reading {template.reading} does not support anchors; use reading letters or against=nothing"
+            )
         if template.reading == "letters" and self._compared_with(sample) is None:
-            raise _wrong(sample, "reading letters needs an anchor or a reference; add one, or use --reading yes-no")
+            raise _wrong(sample, "reading letters requires an anchor or a reference; add one, or use --reading yes-no")
         if anchor is not None and not isinstance(anchor, str) and self.against in ("auto", "anchor"):
             raise _wrong(sample, "expected a string")
         if self.against == "reference" and sample.reference is None:

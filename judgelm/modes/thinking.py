@@ -1,7 +1,7 @@
-"""Separation of thinking from replies, between flow and engine.
+"""Separates thinking from replies; sits between the flow and the engine.
 
-A flow only sees replies; the thinking is in `Completion.thinking`. With thinking `on`, a judge thinks once per prompt.
-Reasons, retries, and label probabilities reuse that thinking.
+Flows receive only the replies; the thinking is stored in `Completion.thinking`. With thinking `on`, the judge thinks
+once per prompt, and this thinking is reused for reasons, retries, and label probabilities.
 """
 
 from dataclasses import replace
@@ -15,7 +15,7 @@ _AFTER_THINKING = "\n\n"
 """Separator between thinking and reply in Qwen, DeepSeek, and GLM models."""
 
 _Blocks = dict[tuple[tuple[Span, ...], bool], str]
-"""The judge's verbatim thinking about each prompt of a flow."""
+"""The judge's verbatim thinking for each prompt in a flow."""
 
 
 class _Step(NamedTuple):
@@ -25,7 +25,7 @@ class _Step(NamedTuple):
 
 
 def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestFlow[Result]:
-    """Separate thinking from the replies sent to the flow."""
+    """Run a flow, separating the thinking from the replies that the flow receives."""
     if thinking.mode == "on":
         blocks: _Blocks = {}
         return map_rounds(flow, lambda requests: interleave([_answered(each, thinking, blocks) for each in requests]))
@@ -37,11 +37,11 @@ def separate_thinking(flow: RequestFlow[Result], thinking: Thinking) -> RequestF
 
 
 def separated(completion: Completion, thinking: Thinking) -> Completion:
-    """Separate thinking; the finish reason is `thinking` if there is no reply."""
+    """Separate the thinking. If there is no reply, the finish reason is `thinking`."""
     replies = [separate(text, bare=not thinking.resumes) for text in completion.texts]
     if not any(reply.block for reply in replies) and "thinking" not in completion.finish_reasons:
         return completion  # the usual case
-    from_server = completion.thinking or ("",) * len(replies)  # some servers separate it themselves
+    from_server = completion.thinking or ("",) * len(replies)  # some servers already separate the thinking
     thoughts = [
         "\n\n".join(filter(None, (before, reply.thinking))) for before, reply in zip(from_server, replies, strict=True)
     ]
@@ -65,9 +65,9 @@ def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
 def _endless(thinking: Thinking) -> str:
     if thinking.mode == "on":
         return (
-            f"thinking does not end within {thinking.max_tokens} tokens; raise --thinking-tokens or use --thinking off"
+            f"thinking did not end within {thinking.max_tokens} tokens; raise --thinking-tokens or use --thinking off"
         )
-    return "the judge thinks before it replies but has no tokens to do so; use --thinking on, or off if supported"
+    return "the judge thinks before replying, but no tokens are reserved for it; use --thinking on, or off if supported"
 
 
 def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestFlow[Completion]:
@@ -101,7 +101,6 @@ def _answered(request: Request, thinking: Thinking, blocks: _Blocks) -> RequestF
 
 
 def _left(text: str, received: Completion, thinking: Thinking) -> int:
-    """Return the tokens left for thinking after a quoted closing tag, or 0."""
     interrupted = received.finish_reasons[0] == "stop" and text.endswith(CLOSE)
     return max(0, thinking.max_tokens - received.completion_tokens) if interrupted else 0
 

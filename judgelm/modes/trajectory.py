@@ -1,6 +1,6 @@
-"""Agent trajectories, judged by statements or matched with a reference without a model.
+"""Agent trajectories, judged against statements or matched with a reference without using a model.
 
-The statement ends the prompt, so that all tasks share the trajectory as a prefix.
+The statement comes last in the prompt, so that the prompts for all tasks share the trajectory as a prefix.
 
 Source: agentevals (trajectory accuracy; strict, unordered, subset, and superset match); the statements are ours.
 """
@@ -37,15 +37,16 @@ _PROBE = '[{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls":
 class Trajectory(ReadingMode):
     """Judge one agent trajectory, or two for the same task as a pair.
 
-    `Judgment.shown` has one entry per prompt, with the task as its `part`. The first task decides. An unparseable reply
-    fails the judgment. If the reference is a trajectory, tool calls are compared as well (`Judgment.matches`).
+    `Judgment.shown` has one entry per prompt, with the task as its `part`. The verdict is based on the first task. If
+    the reference is a trajectory, its tool calls are compared as well (`Judgment.matches`).
 
     Attributes:
-        tasks: `outcome`, `plan`, `tools` (choice and arguments), `results` (their use), and `safety`. Without tasks, no
-            model is used, and the verdict is `match` or `mismatch` with the reference.
-        criterion: your own statement, instead of the tasks.
-        match: which field of `judgelm.records.TrajectoryMatch` decides if there are no tasks.
-        arguments: `exact` compares the arguments of calls, `ignore` does not.
+        tasks: `outcome`, `plan`, `tools` (choice and arguments), `results` (use of tool results), and `safety`. If
+            there are no tasks, no model is used, and the verdict is whether the reference matches (`match` or
+            `mismatch`).
+        criterion: custom statement to use instead of the tasks.
+        match: the field of `judgelm.records.TrajectoryMatch` that determines the verdict if there are no tasks.
+        arguments: `exact` compares the arguments of tool calls; `ignore` does not.
         reasons: `all` requests a reason for each reply.
     """
 
@@ -79,16 +80,16 @@ class Trajectory(ReadingMode):
         if template.reading == "grade":
             score_lines(self.scale, self.step)  # raises an error if the scale has too many scores
         if len(set(self.tasks)) < len(self.tasks):
-            raise ConfigError(f"tasks {', '.join(self.tasks)}: one is listed twice; list each once")
+            raise ConfigError(f"tasks {', '.join(self.tasks)}: one of them is listed twice; remove the duplicate")
         if self.criterion is not None and not self.criterion.strip():
-            raise ConfigError("criterion is empty; describe it in words, or leave it out")
+            raise ConfigError("criterion is empty; describe it in words or remove it")
         check_threshold(self, "tie_threshold")
         if not self.statements and self.reference == "ignore":
-            raise ConfigError("nothing to judge by: name a task, or show references")
+            raise ConfigError("there is nothing to judge by; set tasks or allow references")
 
     @property
     def statements(self) -> Mapping[str, str]:
-        """Statement by part name."""
+        """Statements, keyed by part name."""
         if self.criterion is not None:
             return {"criterion": self.criterion}
         return {task: STATEMENTS[task] for task in self.tasks}
@@ -110,10 +111,12 @@ class Trajectory(ReadingMode):
                 raise InputError(f"{where}: trajectory {number}: {error}") from error
         if not self.statements and (count != 1 or reference_steps(sample.reference) is None):
             raise InputError(
-                f"{where}: a match needs one trajectory and a trajectory as its reference; add them, or set tasks"
+                f"{where}: matching requires one trajectory and a reference trajectory; add them, or set tasks"
             )
         if self.statements and count == 1 and reading_of(self).reading == "letters":
-            raise InputError(f"{where}: reading letters compares trajectories; use --reading yes-no for one")
+            raise InputError(
+                f"{where}: reading letters requires two trajectories; use --reading yes-no for a single one"
+            )
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -150,8 +153,7 @@ class Trajectory(ReadingMode):
 
 
 def _cut_alike(sample: Sample, readout: Readout) -> Unparsed | None:
-    """Return a failure if two trajectories, judged alone, differ only in elided texts."""
     cut = all(len(reply.order) == 1 and reply.truncations for reply in readout.shown)
     if readout.strengths is None or len(set(sample.answers)) == 1 or len(set(readout.strengths)) == 2 or not cut:
         return None
-    return Unparsed("equal_after_cut", "", "both trajectories were cut, and the judge rates them equal")
+    return Unparsed("equal_after_cut", "", "both trajectories were cut, and the judge gave them equal ratings")

@@ -1,4 +1,4 @@
-"""Combination of several verdicts on a sample, from different judges or from repeated samples of one judge.
+"""Combines several verdicts on a sample, from different judges or from one judge that is sampled repeatedly.
 
 Source: Wang et al. 2023 (self-consistency); J1 (Whitehouse et al. 2025).
 """
@@ -42,17 +42,16 @@ _CORRECT = ("incorrect", "correct")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voted(BatchMode):
-    """Sample a judge that reasons first several times.
+    """Judge each sample several times with a judge that reasons first.
 
-    Under `majority`, the most frequent verdict wins, and sampling stops once further votes cannot change it. Equal
-    counts are a tie for pairs and `undecided` for labels. Under `mean`, the mean of P(first better) or P(correct)
-    decides; a vote without a probability counts as 1, 0.5, or 0. Both rules average grades and combine rankings by
-    Borda count. If at most half of the replies are parseable, the judgment fails.
+    With `majority`, the most frequent verdict wins, and sampling stops once further votes cannot change it. If the
+    counts are equal, a pair is a tie and a label is `undecided`. With `mean`, the verdict is based on the mean P(first
+    better) or P(correct); a vote without a probability counts as 1, 0.5, or 0. Both rules average grades and combine
+    rankings by Borda count. The judgment fails unless more than half of the replies are parseable.
 
     Attributes:
         mode: the judge's mode, with a temperature above 0.
         votes: maximum number of samples, at least 2.
-        vote_rule: `majority` or `mean`.
     """
 
     mode: BatchMode
@@ -65,7 +64,7 @@ class Voted(BatchMode):
         if self.vote_rule not in get_args(VoteRule):
             raise not_found("vote_rule", self.vote_rule, get_args(VoteRule))
         if not getattr(self.mode, "temperature", 0) > 0:
-            raise ConfigError(f"{self.votes} votes at temperature 0 are identical; set a temperature above 0")
+            raise ConfigError(f"{self.votes} votes at temperature 0 would be identical; set a temperature above 0")
 
     @property
     def name(self) -> str:
@@ -84,7 +83,7 @@ class Voted(BatchMode):
 
     @property
     def answers(self) -> tuple[int, int | None]:
-        """The mode's number of answers."""
+        """The number of answers that the mode accepts."""
         return self.mode.answers
 
     @property
@@ -101,13 +100,13 @@ class Voted(BatchMode):
         drawn: list[Judgment] = []
         while count := self._next_round(drawn):
             mode: Any = self.mode
-            # the engine uses a different seed for each reply of a request
+            # the engine uses a different seed for each reply to a request
             round_mode = replace(mode, seed=mode.seed + len(drawn))
             drawn += yield from map_rounds(interleave([round_mode(sample) for _ in range(count)]), _ask_once)
         return self._conclude(drawn)
 
     def _next_round(self, drawn: Sequence[Judgment]) -> int:
-        """Return the minimum number of further votes that could decide; 0 if none can change the verdict."""
+        """Return the minimum number of further votes that could settle the verdict, or 0 if it can no longer change."""
         rest, quorum = self.votes - len(drawn), self.votes // 2 + 1
         verdicts = [judgment.verdict for judgment in drawn if judgment.verdict is not None]
         if self.vote_rule == "mean" or any(isinstance(verdict, GradeVerdict | RankingVerdict) for verdict in verdicts):
@@ -158,14 +157,13 @@ class Voted(BatchMode):
         if isinstance(opinions[0].verdict, PairVerdict):
             verdict: Verdict = PairVerdict(winner=winner_of((mean, 1 - mean)))
         elif mean == 0.5:
-            return Unparsed("undecided", "", "a mean P(correct) of 0.5")
+            return Unparsed("undecided", "", "the mean P(correct) is 0.5")
         else:
             verdict = LabelVerdict(label=_CORRECT[mean > 0.5])
         return Opinion(verdict=verdict, scores=_mean_scores(opinions), probability=mean)
 
 
 def _ask_once(requests: list[Request]) -> Round:
-    """Merge requests that differ only in their keys into one request for several replies."""
     equal: dict[Request, list[int]] = {}
     for index, request in enumerate(requests):
         equal.setdefault(replace(request, key=""), []).append(index)
@@ -211,8 +209,8 @@ def _value(judgment: Judgment) -> float | None:
 
 def _unread(drawn: Sequence[Judgment], votes: int) -> Unparsed:
     failures = [judgment.failure for judgment in drawn if judgment.failure is not None]
-    why = f"{len(failures)} of {len(drawn)} votes failed ({votes} requested); the first: {failures[0].why}"
-    return replace(failures[0], why=why.removesuffix("; the first: "))
+    why = f"{len(failures)} of {len(drawn)} votes failed ({votes} requested); first failure: {failures[0].why}"
+    return replace(failures[0], why=why.removesuffix("; first failure: "))
 
 
 def _of_vote(shown: Shown, vote: int) -> Shown:
@@ -221,7 +219,7 @@ def _of_vote(shown: Shown, vote: int) -> Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """The conclusion of a judge, a family of judges, or the panel."""
+    """The conclusion of a judge, a family of judges, or the whole panel."""
 
     verdict: Verdict
     scores: tuple[float, ...] | None = None
@@ -229,13 +227,13 @@ class Opinion:
 
 
 def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, comparable: bool) -> Opinion | Unparsed:
-    """Combine opinions with the same kind of verdict; a split vote is `undecided`.
+    """Combine opinions with the same kind of verdict. Labels with a split vote are `undecided`.
 
-    `comparable` means that all scores are on the same scale and can be averaged. Rule `mean` requires it.
+    `comparable` means that all scores are on the same scale and can be averaged, which rule `mean` requires.
     """
     verdicts = [opinion.verdict for opinion in opinions]
     if len({type(opinion) for opinion in verdicts}) != 1:
-        raise ValueError("verdicts must be of one kind, and at least one")
+        raise ValueError("expected one or more verdicts of the same kind")
     if len({_answers(opinion) for opinion in opinions} - {0}) > 1:
         raise ValueError("the judges saw different numbers of answers")
     scores = _mean_scores(opinions) if comparable else None
@@ -248,7 +246,7 @@ def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, compa
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return a verdict as a word: `1`, `tie`, `correct`, `7.5`, or `2>1=3` (answers count from 1)."""
+    """Return a verdict as text: `1`, `tie`, `correct`, `7.5`, or `2>1=3` (answers count from 1)."""
     match verdict:
         case PairVerdict():
             return str(verdict.winner)
@@ -275,7 +273,7 @@ def _mean_scores(opinions: Sequence[Opinion]) -> tuple[float, ...] | None:
 
 def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:
     if scores is None:
-        raise ValueError("a mean needs comparable scores")
+        raise ValueError("only comparable scores can be averaged")
     match kind:
         case PairVerdict():
             first, second = scores
@@ -285,7 +283,7 @@ def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:
         case GradeVerdict():
             return GradeVerdict(score=scores[0])
         case LabelVerdict():
-            raise ValueError("labels have no mean")
+            raise ValueError("labels cannot be averaged")
 
 
 def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:
@@ -298,7 +296,7 @@ def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:
     if labels:
         label = _most(labels)
         votes = ", ".join(f"{name} {count}" for name, count in Counter(labels).most_common())
-        return Unparsed("undecided", "", f"a split vote: {votes}") if label is None else LabelVerdict(label=label)
+        return Unparsed("undecided", "", f"the vote was split: {votes}") if label is None else LabelVerdict(label=label)
     if orders:
         return RankingVerdict(order=ranking(_points(orders)))
     raise ValueError("grades cannot be combined by vote")

@@ -1,1 +1,1 @@
-"""Parse replies into scores, labels, levels, or answers, or return the reason why this failed."""
+"""Parsers for scores, labels, levels, and answers in replies. On failure, they return the reason."""

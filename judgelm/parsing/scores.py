@@ -30,7 +30,7 @@ _DRESS = (
     _outside_numbers("*_`"),
     _outside_numbers("\0\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"),
 )
-"""Markdown and invisible characters."""
+"""Markdown and invisible characters, which are removed before parsing."""
 
 
 def _named(name: str) -> re.Pattern[str]:
@@ -74,7 +74,7 @@ _NUMBER_OF = re.compile(rf"({_NUMBER})(?:\s*/\s*(\d+))?")
 
 
 def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    r"""Parse the score line of a pair, the first non-blank line of `text`.
+    r"""Parse the score line for a pair, which is the first non-blank line of `text`.
 
     Args:
         text: the judge's reply, with or without a reason after the score line.
@@ -84,7 +84,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
         >>> parse_pair("8 6\nThe first answer is more precise.")
         Scores(values=(8.0, 6.0))
         >>> parse_pair("8/6").why
-        'two numbers, but it is ambiguous how they are joined'
+        'two numbers, but their separator is ambiguous'
 
     Source: JudgeLM, section 3.2 and Figure 3.
     """
@@ -93,14 +93,17 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
         lines = [line for line in text.splitlines() if line.strip()]
         others = (_parse_beginning(line, scale) for line in lines[1:])
         if any(isinstance(other, Scores) and other != result for other in others):
-            return Unparsed("off_grammar", text, "a score line in quotation marks, and a different one below it")
+            return Unparsed(
+                "off_grammar", text, "the score line is in quotation marks and is followed by a different one"
+            )
     return result
 
 
 def parse_scores(text: str, count: int, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
-    """Parse a line of `count` scores, the first non-blank line of `text`. `parse_pair` parses two scores.
+    """Parse a line of `count` scores, which is the first non-blank line of `text`.
 
-    Scores must be named or have the same separator, because `8,5 6` could be two or three scores.
+    Two scores are parsed by `parse_pair`. More scores must be named or all have the same separator, because `8,5 6`
+    could be two or three scores.
 
     Example:
         >>> parse_scores("Assistant 2: 6, Assistant 1: 8, Assistant 3: 5", 3)
@@ -155,8 +158,7 @@ def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scor
 
     A statement is a line of two scores, two scores in brackets after "output", "scores", or "ratings" (`The output
     tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements
-    must agree. This parser is never the default, because a judge that was asked for the score line first fails if it
-    writes it elsewhere.
+    must agree.
     """
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
@@ -194,9 +196,9 @@ def _statements(text: str) -> Iterator[tuple[str, str, str | None]]:
 
 
 def parse_pair_original(text: str) -> Scores | Unparsed:
-    """Parse a pair like the original JudgeLM: two parts separated by one space or comma and parsed by Python's `float`.
+    """Parse a pair as the original JudgeLM code does: split at a single space or comma and pass both parts to `float`.
 
-    Scores can be infinite or NaN, and a pair with NaN is a tie. The original returns -1, -1 instead of `Unparsed`.
+    Scores can be infinite or NaN, and a pair with NaN counts as a tie.
 
     Source: baaivision/JudgeLM, `judgelm/llm_judge/common.py`, `parse_score`.
     """
@@ -206,7 +208,7 @@ def parse_pair_original(text: str) -> Scores | Unparsed:
     try:
         return Scores((float(parts[0]), float(parts[1])))
     except ValueError:
-        return Unparsed("off_grammar", text, "the first line is not two numbers")
+        return Unparsed("off_grammar", text, "the first line does not consist of two numbers")
 
 
 def _parse_named(
@@ -224,7 +226,7 @@ def _parse_named(
         return Unparsed("off_grammar", text, f"the scores of Assistant {names} are not next to each other")
     if tail.split("\n")[0].strip(' \t.,;"“”'):
         which = "the two scores" if count == 2 else "the scores"
-        return Unparsed("off_grammar", text, f"more text follows {which} on their line")
+        return Unparsed("off_grammar", text, f"{which} are followed by more text on the same line")
     return _in_scale([match[2] for match in matches], [match[3] for match in matches], scale, text)
 
 
@@ -233,7 +235,7 @@ def _in_scale(
 ) -> Scores | Unparsed:
     low, high = scale
     if any(below is not None and float(below) != high for below in denominators):
-        return Unparsed("off_grammar", text, f"the denominator of a score is not {high:g}")
+        return Unparsed("off_grammar", text, f"a score has a denominator other than {high:g}")
     values = tuple(map(float, numbers))
     if not all(low <= value <= high for value in values):
         written = " ".join(f"{value:g}" for value in values)
@@ -248,12 +250,12 @@ def _why_off_grammar(line: str, count: int = 2) -> str:
     if numbers != count:
         return f"the first line has {numbers} numbers, not {count}"
     if count == 1:
-        return "one number, but the first line has other text"
-    return f"{'two' if count == 2 else count} numbers, but it is ambiguous how they are joined"
+        return "the first line contains other text besides the number"
+    return f"{'two' if count == 2 else count} numbers, but their separator is ambiguous"
 
 
 def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
-    """Return the score line with its line ending, and the stripped reason after it.
+    """Return the score line, including its line ending, and the reason after it, stripped of whitespace.
 
     The scores may be on two lines (`Assistant 1: 8`, `Assistant 2: 6`). If there are no scores, the first line counts
     as the score line.
@@ -267,27 +269,27 @@ def split_score_line(text: str, scale: tuple[float, float]) -> tuple[str, str]:
 
 
 OrderRule = Literal["mean", "given", "tie", "probability"]
-"""How two orders are combined into a verdict; see `judgelm.modes.pairwise.Pairwise`."""
+"""How to combine the two orders into a verdict; see `judgelm.modes.pairwise.Pairwise`."""
 
 LabelRule = Literal["as_judged", OrderRule]
-"""How two orders are combined into the label to compare; `as_judged` uses the run's verdict."""
+"""How to combine the two orders into the label to compare; `as_judged` uses the run's verdict."""
 
 MAX_VALUES = 100
-"""Maximum number of scores per answer. The number of score lines for a pair is its square."""
+"""Maximum number of possible scores for an answer."""
 
 MIN_ASSIGNED = 0.5
-"""Minimum total probability of all score lines for a meaningful P(first better)."""
+"""Minimum total probability of all score lines that is required for a meaningful P(first better)."""
 
 _MIN_LISTED = 1e-4
 
 
 class ScoreLines(NamedTuple):
-    """All score lines of a judge, in a fixed order.
+    """All score lines that a judge can write, in a fixed order.
 
     Attributes:
-        values: possible scores of an answer, ascending.
+        values: possible scores for an answer, in ascending order.
         pairs: (s1, s2) for each line.
-        texts: each line as in training, such as `8 6` or `8.5 6`.
+        texts: the text of each line as used in training, such as `8 6` or `8.5 6`.
     """
 
     values: tuple[float, ...]
@@ -297,7 +299,7 @@ class ScoreLines(NamedTuple):
 
 @cache
 def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
-    """Return every line of two scores that are multiples of `step` on the scale, including both ends.
+    """Return all lines of two scores. Scores are multiples of `step` on the scale, including both ends.
 
     Raises:
         ConfigError: the step is not positive, or the scale has fewer than 2 or more than `MAX_VALUES` scores.
@@ -312,7 +314,7 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     if not 2 <= last - first + 1 <= MAX_VALUES:
         found = f"scale {low:g} to {high:g} in steps of {step:g} has {max(0, last - first + 1)} scores"
-        raise ConfigError(f"{found}; a distribution or a retry needs 2 to {MAX_VALUES}; fix the judge.json")
+        raise ConfigError(f"{found}; distributions and retries require 2 to {MAX_VALUES}; correct judge.json")
     numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
     values = tuple(float(text) for text in numbers)
     return ScoreLines(
@@ -323,9 +325,9 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
 
 
 def score_grammar(lines: ScoreLines) -> str:
-    """Return a regular expression for exactly these lines, with or without a line ending.
+    """Return a regular expression that matches exactly these lines, with or without a line ending.
 
-    Without the line ending, a judge that learned to write it would be pushed from `8 1` to `8 10`.
+    If line endings were not allowed, a judge that was trained to write them would be pushed from `8 1` to `8 10`.
     """
     numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
     score = "|".join(text.replace(".", r"\.") for text in numbers)
@@ -333,12 +335,12 @@ def score_grammar(lines: ScoreLines) -> str:
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:
-    """Return the distribution over score lines, with NaN if they have no probability.
+    """Return the distribution over score lines. Its values are NaN if the total probability is 0.
 
     Args:
         lines: n score lines.
-        logprobs: shape (n,), natural logs of disjoint probabilities, as in `Completion.candidate_logprobs`.
-        approximation: the reason why they are not exact.
+        logprobs: shape (n,), natural logarithms of disjoint probabilities, as in `Completion.candidate_logprobs`.
+        approximation: the reason why the probabilities are not exact.
 
     Example:
         >>> distribution = pair_distribution(score_lines((1, 2), 1), [math.log(p) for p in (0.1, 0.2, 0.6, 0.1)])
@@ -355,7 +357,7 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
     listed = [(s1, s2, round(mass, 6)) for s1, s2, mass in masses if mass >= _MIN_LISTED]
     return PairDistribution(
         expected=(mean([s1 * mass for s1, _, mass in masses]), mean([s2 * mass for _, s2, mass in masses])),
-        # min returns NaN if it comes first
+        # min returns NaN if it is the first value
         first_better=min(mean([mass for s1, s2, mass in masses if s1 > s2]) + tie / 2, 1.0),
         tie=tie,
         unassigned=max(0.0, 1 - assigned),
@@ -365,12 +367,12 @@ def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximatio
 
 
 def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], approximation: str) -> GradeDistribution:
-    """Return the distribution over one answer's scores. `expected` is NaN if they have no probability.
+    """Return the distribution over the scores of one answer. `expected` is NaN if the total probability is 0.
 
     Args:
-        scores: shape (n,), score of each candidate; scores may repeat.
+        scores: shape (n,), score of each candidate; several candidates may have the same score.
         logprobs: shape (n,), as for `pair_distribution`.
-        approximation: the reason why they are not exact.
+        approximation: the reason why the probabilities are not exact.
     """
     masses: dict[float, float] = {}
     for score, logprob in zip(scores, logprobs, strict=True):
@@ -386,14 +388,15 @@ def grade_distribution(scores: Sequence[float], logprobs: Sequence[float], appro
 
 
 def is_assigned(distribution: PairDistribution) -> bool:
-    """Return True if P(first better) is meaningful."""
+    """Return whether P(first better) is meaningful."""
     return 1 - distribution.unassigned >= MIN_ASSIGNED
 
 
 def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) -> float | None:
-    """Return the mean of P(the sample's first answer is better) over (order, distribution).
+    """Average P(first answer of the sample is better) over pairs of an order and its distribution.
 
-    Returns None if there are no orders or if the score lines of an order have less than `MIN_ASSIGNED`.
+    Returns None if there are no orders or if the score lines of any order have a total probability below
+    `MIN_ASSIGNED`.
     """
     if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None
@@ -410,5 +413,5 @@ def winner_by(probability: float, tie_threshold: float) -> Winner:
 
 
 def kind_of_approximation(text: str) -> str:
-    """Return an approximation's text without its numbers."""
+    """Remove the numbers from the description of an approximation."""
     return re.sub(r"(?:up to )?\b0\.\d+ of", "a part of", text)

@@ -1,8 +1,8 @@
 """Extract short answers from replies that reason first, find majorities, and compute exact match.
 
-Answers are normalised (`1,234.50` and `$1234.5` become `1234.5`, and `(b)` becomes `B`). The last marked answer counts,
-because a chain of thought may correct itself. A question can have several gold answers, any of which is correct. Each
-gold answer is a tuple of spans, all of which are needed.
+Answers are normalised (`1,234.50` and `$1234.5` become `1234.5`, and `(b)` becomes `B`). The last marked answer is
+used, because models may correct themselves in a chain of thought. A question can have several gold answers, any of
+which is correct. Each gold answer is a tuple of spans, all of which are required.
 
 Source: Self-Reference, Figures 5 to 11; GSM8K's `#### 18`; SSR-Judge, section 3.2 (majority); QA-Judge, section 5.2;
 the official evaluation scripts of HotpotQA (Yang et al. 2018; also for 2WikiMultiHopQA) and DROP (Dua et al. 2019; also
@@ -26,15 +26,15 @@ from judgelm.parsing.verdicts import read_verdict
 from judgelm.records import Sample, Unparsed
 
 Task = Literal["number", "choice", "preference"]
-"""The kind of answer: a number (GSM8K), an option's letter (MMLU-Pro), or the better of two answers."""
+"""The kind of answer: a number (GSM8K), the letter of an option (MMLU-Pro), or the better of two answers."""
 
 MAX_LETTERS = 10
-"""Default for samples without options; MMLU-Pro has options A to J."""
+"""Default number of options for samples that do not list any; MMLU-Pro has options A to J."""
 
 _MAX_NUMBER_LENGTH = 50
-_MAX_DIGITS = 400  # more than any exact decimal of such a number needs
+_MAX_DIGITS = 400  # more digits than any such number has as an exact decimal
 _MAX_MARKS = 100
-"""Limits the time for replies that repeat a mark."""
+"""Limits the time spent on replies that repeat a mark."""
 
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
 _NUMBER = re.compile(rf"(?<![\w.])(?:-?[$€£]\s?|-)?{_DIGITS}(?:\s?/\s?[0-9]+)?")
@@ -61,8 +61,8 @@ def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished:
     Args:
         text: the solution.
         task: kind of answer.
-        letters: number of options; later letters are not answers.
-        finished: False if the solution was cut off. The answer must then be marked and not be on the last line.
+        letters: number of options; letters beyond the last option are not answers.
+        finished: False if the solution was cut off. The answer must then be marked and must not be on the last line.
     """
     if not finished:
         text = text[: text.rfind("\n") + 1]
@@ -74,7 +74,7 @@ def final_answer(text: str, task: Task, *, letters: int = MAX_LETTERS, finished:
 
 
 def canonical(answer: str, task: Task) -> str | None:
-    """Normalise a known answer (from a dataset or a person) like `final_answer`; None if there is no answer."""
+    """Normalise an answer from a dataset or a person in the same way as `final_answer`; None if there is no answer."""
     if task == "number":
         return canonical_number(answer) or final_answer(answer, task)
     plain = answer.strip().strip("()[]{}*. ").upper()
@@ -84,7 +84,7 @@ def canonical(answer: str, task: Task) -> str | None:
 
 
 def canonical_number(text: str) -> str | None:
-    """Return a single number in plain digits, without separators, currency, or trailing zeros. Reduce fractions."""
+    """Return a number in plain digits, without separators, currency, or trailing zeros. Fractions are reduced."""
     plain = text.strip().strip("*_ ").removesuffix(".").removesuffix("%").strip()
     if len(plain) > _MAX_NUMBER_LENGTH or _NUMBER.fullmatch(plain) is None:
         return None
@@ -99,7 +99,6 @@ def canonical_number(text: str) -> str | None:
 
 
 def _number(lines: list[str], *, finished: bool) -> str | None:
-    """Return the number after the last mark with one or, without marks, the only number on the last line."""
     text = "\n".join(lines).replace("−", "-")
     for mark in islice(_last_first(_NUMBER_MARK, text), _MAX_MARKS):
         if (answer := _number_behind(text[mark.end() :])) is not None:
@@ -119,7 +118,6 @@ def _result(calculation: str) -> str:
 
 
 def _choice(lines: list[str], letters: int, *, finished: bool) -> str | None:
-    """Return the letter after the last mark with one or, without marks, the letter at the end of the last line."""
     text = "\n".join(lines)
     allowed = ascii_uppercase[:letters]
     for mark in _last_first(_CHOICE_MARK, text):
@@ -141,12 +139,12 @@ _ROUNDING = 1e-9  # tau * k may be slightly above the number of votes in floatin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Majority:
-    """The majority of k answers.
+    """The most common of k answers.
 
     Attributes:
-        answer: the most common answer; None if no reply has one.
+        answer: the most common answer; None if no reply contains an answer.
         k: number of replies, including replies without an answer.
-        tied: whether another answer has as many votes.
+        tied: whether another answer has the same number of votes.
     """
 
     answer: str | None
@@ -160,7 +158,7 @@ class Majority:
         return self.votes / self.k
 
     def passes(self, tau: float) -> bool:
-        """Return True if there is an answer and the gate is on (SSR-Judge, equation 2)."""
+        """Return whether there is an answer and its agreement is at least `tau` (SSR-Judge, equation 2)."""
         return self.answer is not None and self.votes >= tau * self.k - _ROUNDING
 
 
@@ -175,7 +173,7 @@ def majority(answers: Sequence[str | None]) -> Majority:
     Source: SSR-Judge, equation 1.
     """
     if not answers:
-        raise ValueError("agreement needs at least one answer")
+        raise ValueError("agreement requires at least one answer")
     counts = Counter(answer for answer in answers if answer is not None)  # keeps the order of first appearance
     if not counts:
         return Majority(answer=None, votes=0, k=len(answers), tied=False)
@@ -185,8 +183,8 @@ def majority(answers: Sequence[str | None]) -> Majority:
 
 
 QaRules = Literal["hotpotqa", "2wiki", "drop", "quoref", "strict"]
-"""The dataset whose rules apply. `strict` is our variant of HotpotQA's rules, in which numbers keep their sign, decimal
-point, and percent sign.
+"""The dataset whose matching rules are used. `strict` is our variant of HotpotQA's rules, in which numbers keep their
+sign, decimal point, and percent sign.
 """
 
 Gold = tuple[str, ...]
@@ -202,7 +200,7 @@ _AROUND = "\"'`“”‘’()[]{},;:!?."
 def golds_of(sample: Sample) -> list[Gold]:
     """Return a sample's validated gold answers, starting with `sample.reference`, if any.
 
-    `metadata["references"]` holds them all as strings, and `metadata["reference_spans"]` as lists of spans.
+    `metadata["references"]` contains all of them as strings, and `metadata["reference_spans"]` as lists of spans.
     """
     if sample.reference is None:
         return []
@@ -222,13 +220,13 @@ def _are_texts(value: object) -> bool:
 
 
 def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
-    """Return True if a single-span answer matches a gold answer after normalisation.
+    """Return whether a single-span answer matches a gold answer after normalisation.
 
-    HotpotQA's rules join a gold answer's spans with spaces. Like the original code, the DROP and Quoref rules skip gold
-    answers whose first span is blank.
+    HotpotQA's rules join the spans of a gold answer with spaces. As in the original code, the DROP and Quoref rules
+    skip gold answers whose first span is blank.
     """
     if not golds or not all(golds):
-        raise ValueError("exact match needs a gold answer with at least one span")
+        raise ValueError("exact match requires a gold answer with at least one span")
     if rules not in get_args(QaRules):
         raise not_found("rules", rules, get_args(QaRules))
     if rules in ("drop", "quoref"):
@@ -238,7 +236,7 @@ def exact_match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> bool:
 
 
 def hotpot_normalised(text: str) -> str:
-    """Return lower-case text with single spaces and without ASCII punctuation and articles (a, an, the).
+    """Return lower-case text with single spaces and without ASCII punctuation or articles (a, an, the).
 
     Decimal points and signs are punctuation, so `93.5%` equals `93.5`, but `2.5` also equals `25`.
     """
@@ -248,7 +246,7 @@ def hotpot_normalised(text: str) -> str:
 def strictly_normalised(text: str) -> str:
     """Normalise like `hotpot_normalised`, but keep signs, decimal points, percent signs, and currency in numbers.
 
-    `2.5` is not `25`, but `1,000` is `1000`. This is our own rule, to avoid false matches.
+    `2.5` is not `25`, but `1,000` is `1000`.
     """
     words = _GROUPED.sub(lambda match: match[1].replace(",", ""), unicodedata.normalize("NFC", text).lower()).split()
     return " ".join(filter(None, map(_strict_word, words)))
@@ -264,13 +262,13 @@ def drop_normalised(text: str) -> str:
 
 
 def drop_spans_match(predicted: Sequence[str], gold: Sequence[str]) -> bool:
-    """Return True if both answers have the same normalised spans in any order."""
+    """Return whether both answers have the same normalised spans, in any order."""
     ours, theirs = map(drop_normalised, predicted), map(drop_normalised, gold)
     return len(predicted) == len(gold) and set(ours) == set(theirs)
 
 
 def is_number(text: str) -> bool:
-    """Return True if `float` accepts the text, as in DROP's script. This includes `1e3`, `nan`, and other digits."""
+    """Return whether `float` accepts the text, as in DROP's script. This includes `1e3`, `nan`, and other digits."""
     try:
         float(text)
     except ValueError:

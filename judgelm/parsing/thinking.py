@@ -14,7 +14,7 @@ OPEN, CLOSE = "<think>", "</think>"
 _TAGS = ((OPEN, CLOSE), ("[THINK]", "[/THINK]"))
 _BLANK = re.compile(r"\s*")
 _MARK = re.compile(r"[<\[]|\A\s*(?:analysis|final)")
-"""Replies without a match contain no thinking."""
+"""Replies that do not match contain no thinking."""
 
 _CONTEXT = 200
 _SENTENCE_ENDS = ".!?…。！？)]}*_>|"
@@ -37,13 +37,13 @@ _STRIPPED_NEXT = re.compile("assistant(?:analysis|commentary)")
 
 
 class Separated(NamedTuple):
-    """A reply in two parts. `block + reply` is the whole text without a channel's end marker.
+    """A reply split into two parts. `block + reply` is the whole text, except for a channel's end marker.
 
     Attributes:
-        block: everything before the reply, including tags and spaces; empty if there is no thinking.
-        thinking: text of the block; None if it is empty.
-        reply: the rest, for a parser.
-        closed: False if the thinking does not end, so there is no reply.
+        block: everything before the reply, including tags and whitespace; empty if there is no thinking.
+        thinking: the text inside the block; None if it is empty.
+        reply: the remaining text.
+        closed: False if the thinking does not end, so that there is no reply.
     """
 
     block: str
@@ -55,12 +55,12 @@ class Separated(NamedTuple):
 def separate(text: str, *, bare: bool = True) -> Separated:
     """Separate the thinking from the reply.
 
-    The thinking ends at the last closing tag that begins or ends its line, or ends a sentence. A tag within a sentence
-    is treated as a quotation from an answer.
+    The thinking ends at the last closing tag at the start or end of a line, or at the end of a sentence. A tag within a
+    sentence is treated as a quotation from an answer.
 
     Args:
         text: the reply.
-        bare: accept thinking without an opening tag, because a server's chat template may have written it.
+        bare: accept thinking without an opening tag, which may already be in the server's chat template.
     """
     if not _MARK.search(text):
         return Separated("", None, text)  # the usual case
@@ -105,7 +105,7 @@ def _ends_block(text: str, start: int, end: int) -> bool:
         return False
     if said[-1] in _SENTENCE_ENDS or (follows.startswith("<") and not follows.startswith(CLOSE)):
         return True
-    # the tag follows the last word directly and precedes a line end or a new sentence, as in "so 8 6</think>"
+    # the tag directly follows the last word and precedes a line end or a new sentence, as in "so 8 6</think>"
     return before == said and said[-1] not in ",;:(" and not behind.lstrip(" \t")[:1].islower()
 
 
@@ -153,10 +153,10 @@ class Thinking:
     """An engine's thinking settings.
 
     Attributes:
-        mode: argument for the chat template.
+        mode: thinking argument for the chat template.
         max_tokens: token limit for the thinking, in addition to the reply's limit.
-        resumes: whether the engine can continue a reply after given thinking. The reply is then a second request with
-            separate stop strings, grammar, candidates, and prefill.
+        resumes: whether the engine can continue after thinking that is included in the request. The reply is then a
+            second request with its own stop strings, grammar, candidates, and prefill.
     """
 
     mode: ThinkingMode = "absent"
@@ -170,7 +170,7 @@ class Thinking:
         return Thinking(mode=self.mode, max_tokens=max(1, window // 2), resumes=self.resumes)
 
     def described(self) -> dict[str, dict[str, str | int]]:
-        """Return the manifest entry; empty for mode `absent`."""
+        """Return the entry for the manifest; empty for mode `absent`."""
         return {} if self.mode == "absent" else {"thinking": {"asked": self.mode, "max_tokens": self.max_tokens}}
 
 

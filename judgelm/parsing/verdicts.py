@@ -55,7 +55,7 @@ _GOES_ON = re.compile(
 
 
 class StatedVerdict(NamedTuple):
-    """A label, its word's position in the reply, and the word as written."""
+    """A label, the position of its word in the reply, and the word as written."""
 
     label: str
     position: int
@@ -63,11 +63,11 @@ class StatedVerdict(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A verdict found by a grammar.
+    """A verdict found in a reply.
 
     Attributes:
         start: start of the verdict's mark, which may be before the word.
-        final: whether the grammar shows that the verdict is final.
+        final: whether the verdict is explicitly marked as final.
     """
 
     verdict: StatedVerdict
@@ -76,10 +76,10 @@ class Statement(NamedTuple):
 
 
 def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedVerdict | Unparsed:
-    r"""Return the last verdict in a reply that counts. `missing` is the failure's reason if there are no statements.
+    r"""Return the last valid verdict in a reply. `missing` is the reason for the failure if there are no statements.
 
-    Different verdicts are `off_grammar`, unless one is stated as final. A verdict that is conditional, negated, or
-    retracted does not count (`had it said 42, I would have written [[Correct]]`, `[[1]]\nbut wait`).
+    Conflicting verdicts are `off_grammar`, unless one is marked as final. Verdicts that are conditional, negated, or
+    retracted do not count (`[[1]]\nbut wait`).
     """
     if not statements:
         return Unparsed("off_grammar", text, missing)
@@ -103,7 +103,8 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
 def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> StatedVerdict | Unparsed:
     """Parse a reply's verdict.
 
-    It may be in double brackets, on the last line (in single brackets or bare), or after "Final verdict:".
+    The verdict can be in double brackets, on the last line (in single brackets or without any), or after "Final
+    verdict:".
 
     Args:
         text: the reply.
@@ -121,13 +122,13 @@ def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = 
     if unknown and not any(statement.final and statement.start > last[-1].start for statement in unmarked):
         return Unparsed("off_grammar", text, f"the verdict {unknown[0]!r} is not one of {', '.join(known)}")
     marked = [_stated(word, known) for words in bracketed for word in words if word.text.lower() in known]
-    return settled(text, marked + unmarked, "it does not end in a verdict")
+    return settled(text, marked + unmarked, "the reply does not end with a verdict")
 
 
 def unmarked_verdicts(text: str, known: Mapping[str, str]) -> list[Statement]:
     """Find verdicts after "Final verdict:", on a line such as `Verdict: Correct`, or on the last line.
 
-    `known` maps lower-case words to labels. An unknown verdict that is stated as final has an empty label.
+    `known` maps lower-case words to labels. An unknown verdict that is marked as final has an empty label.
     """
     lines = _nonblank(text)
     stated = list(_bare(lines, known))
@@ -152,7 +153,6 @@ def _nonblank(text: str) -> list[tuple[int, str]]:
 
 
 def _leading_label(rest: str, known: Mapping[str, str]) -> re.Match[str] | None:
-    """Match the label at the start of a final statement, unless the text after it names another label."""
     words = "|".join(re.escape(word) for word in sorted(known, key=len, reverse=True))
     lead = re.match(r"[\s*_`\"'“(]*+(?:(?:assistant|response|answer) +)?", rest, re.IGNORECASE)
     word = re.compile(rf"(?:{words})(?!\w)", re.IGNORECASE).match(rest, 0 if lead is None else lead.end())
@@ -207,9 +207,9 @@ def _difference(statements: Sequence[Statement], lines: "_Lines") -> str:
     by_label = {statement.verdict.label: statement for statement in statements}
     numbers = {label: lines.number(statement.start) for label, statement in by_label.items()}
     if len(set(numbers.values())) == 1:
-        return f"one line names {' and '.join(sorted(by_label))}"
+        return f"the same line contains {' and '.join(sorted(by_label))}"
     named = " and ".join(f"{label} on line {number}" for label, number in numbers.items())
-    return f"verdicts that differ: {named}"
+    return f"conflicting verdicts: {named}"
 
 
 class _Lines:
@@ -264,10 +264,10 @@ _AROUND = " \t.,;:!\"“”'‘’()[]-。"
 
 
 def parse_level(text: str, levels: Sequence[str]) -> str | Unparsed:
-    """Parse the level at the end of a reply, and return it as written in the prompt.
+    """Parse the level at the end of a reply and return it as written in the prompt.
 
-    The text after the last `Answer:` on its line must be exactly a level, so "partially correct" is never parsed as
-    "correct". Case, spaces, Markdown, quotes, brackets, and a final full stop are ignored.
+    The text after the last `Answer:` on the same line must be exactly a level, so "partially correct" is never parsed
+    as "correct". Case, spaces, Markdown, quotes, brackets, and a full stop at the end are ignored.
     """
     cleaned = _MARKUP.sub("", text)
     if not cleaned.strip():
@@ -303,18 +303,20 @@ def _plain_level(level: str) -> str:
 
 
 TagRule = Literal["first", "last_on_line", "second", "last"]
-"""Which `<ans> ... </ans>` contains the answer. If there is none, `first` uses the whole reply, and the others nothing.
+"""Which `<ans> ... </ans>` contains the answer. If there are no tags, `first` uses the whole reply; with the other
+rules, there is no answer.
 
 `first` searches across lines. `last_on_line` searches single lines, for Mistral judges, whose decoded text begins with
-the prompt and its tags. `second` and `last` search across lines and ignore case. Published figures do not use `last`.
+the prompt and its tags. `second` and `last` search across lines and ignore case.
 """
 
 QaLabel = Literal["correct", "incorrect"]
 
 QaLabelRule = Literal["strict", "original", "original_mistral"]
-"""`strict` accepts either word in any formatting; anything else fails. With `original`, a reply is correct if its
-first tags (or the whole reply, if there are none) contain exactly CORRECT. `original_mistral` uses the last tags on one
-line instead. Under the original rules, replies with neither word are incorrect, and also failures in `Judgment.shown`.
+"""`strict` accepts either word in any formatting; any other reply fails. With `original`, a reply is correct if its
+first tags (or the whole reply, if there are no tags) contain exactly CORRECT. `original_mistral` uses the last tags on
+a single line instead. Under both original rules, replies with neither word count as incorrect and are also failures in
+`Judgment.shown`.
 """
 
 _FIRST = re.compile(r"<ans>(.*?)</ans>", re.DOTALL)
@@ -329,7 +331,7 @@ _LABELS: dict[str, QaLabel] = {"correct": "correct", "incorrect": "incorrect"}
 
 
 def tagged_answer(text: str, rule: TagRule = "first") -> str:
-    """Return a reply's stripped answer. If there is none, this is empty or, for `first`, the whole reply."""
+    """Return the answer in a reply. If there are no tags, return an empty string or, for `first`, the whole reply."""
     if rule == "first":
         match = _FIRST.search(_closed(text, _CLOSING))
         return text if match is None else match[1].strip()
@@ -343,13 +345,13 @@ def tagged_answer(text: str, rule: TagRule = "first") -> str:
 
 
 def _closed(text: str, closing: re.Pattern[str]) -> str:
-    """Return the text up to its last closing tag, because each later opening tag would cost a search to the end."""
+    """Return the text up to its last closing tag, because each later opening tag would trigger a search to the end."""
     ends = [match.end() for match in closing.finditer(text)]
     return text[: ends[-1]] if ends else ""
 
 
 def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
-    """Parse a reply's label by this rule."""
+    """Parse the label of a reply according to the rule."""
     if rule != "strict":
         return read_label_original(text, "first" if rule == "original" else "last_on_line")
     verdict = read_label(text)
@@ -359,12 +361,16 @@ def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
 def read_label(text: str) -> StatedVerdict | Unparsed:
     """Parse CORRECT or INCORRECT in any formatting.
 
-    In tags, either word counts in any case, in quotes, in bold, or with a full stop. Other words in tags are ignored.
-    Without tags, the whole reply must be the word or state it as final.
+    Inside tags, either word is accepted in any case, in quotes, in bold, or with a full stop; other words are ignored.
+    If there are no tags, the whole reply must be the word or mark it as final.
     """
     inside = list(_INNERMOST.finditer(_closed(text, _CLOSING_ANY_CASE)))
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
-    why = "no tag contains CORRECT or INCORRECT" if inside else "no <ans> tags, and the reply is not one of the words"
+    why = (
+        "no tag contains CORRECT or INCORRECT"
+        if inside
+        else "there are no <ans> tags, and the reply is not just CORRECT or INCORRECT"
+    )
     unmarked = unmarked_verdicts(text, _LABELS)
     if not inside:  # a bare word after reasons is not an answer, but a final verdict is
         unmarked = [statement for statement in unmarked if statement.final]
@@ -381,8 +387,8 @@ def _labelled(text: str, start: int) -> StatedVerdict | None:
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
-    """Parse exactly CORRECT or INCORRECT as found by `rule`. The original code treats anything else as INCORRECT."""
+    """Accept exactly CORRECT or INCORRECT as the answer. The original code treats anything else as INCORRECT."""
     answer = tagged_answer(text, rule).strip()
     if answer in ("CORRECT", "INCORRECT"):
         return _LABELS[answer.lower()]
-    return Unparsed("off_grammar", text, f"the answer by rule {rule} is neither CORRECT nor INCORRECT")
+    return Unparsed("off_grammar", text, f"the answer found by rule {rule} is neither CORRECT nor INCORRECT")

@@ -1,15 +1,15 @@
-"""Prompt templates by id, which turn a sample into a `Prompt`.
+"""Prompt templates, which turn a sample into a `Prompt`.
 
 A template has one layout per number of answers. Every judge card and run file contains the hash of the pair layout, so
 that training and judging use the same bytes.
 
 - `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on.
-- `judgelm-paper`: the prompts in Figures 3 to 6; `judgelm-chat`: the same words as chat messages.
+- `judgelm-paper`: the prompts in Figures 3 to 6; `judgelm-chat`: the same text as chat messages.
 - `judgelm-compact`: short markers, for judges with a few million parameters.
 - `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
-  et al. 2025) and RM-R1 (Chen et al. 2025); the words are ours.
+  et al. 2025) and RM-R1 (Chen et al. 2025); the wording is ours.
 - `letters`, `yes-no`, `grade`: for any instruct model; see `judgelm.modes.readings`.
-- `reward`: for reward models, which read question and answer as a chat.
+- `reward`: for reward models, which are given the question and the answer as a chat.
 """
 
 import hashlib
@@ -29,16 +29,16 @@ from judgelm.prompts.trajectory import STEP_MARKER, reference_spans, trajectory_
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 Messages = tuple[tuple[Role | None, str], ...]
-"""(role, text) of each message; role None means plain text."""
+"""Role and text of each message; a role of None means plain text."""
 
 
 def sha_of(content: object) -> str:
-    """Return the sha256 (hex) of canonical JSON."""
+    """Return the SHA-256 (hex) of the value as canonical JSON."""
     return hashlib.sha256(json.dumps(content, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
 
 def read_texts(path: Path) -> dict[str, Any]:
-    """Read prompt texts from a TOML file."""
+    """Load prompt texts from a TOML file."""
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
@@ -53,8 +53,8 @@ def fill(
 ) -> Prompt:
     """Fill the slots of a prompt.
 
-    `messages` are (role, text with slots such as `{question}`). The slots' spans have no role; `sanitizer` cleans their
-    untrusted text. With `chat`, the tokenizer's chat template wraps the messages.
+    `messages` are pairs of a role and a text with slots such as `{question}`. The spans in `slots` have no role; their
+    untrusted text is cleaned by `sanitizer`. If `chat` is set, the tokenizer's chat template wraps the messages.
     """
     spans: list[Span] = []
     sanitized = 0
@@ -79,7 +79,7 @@ def _pieces(role: Role | None, message: str, slots: tuple[str, ...]) -> list[Spa
 
 
 ONE_ANSWER: Mapping[str, SpanKind] = {"question": "question", "answer_1": "answer"}
-"""Slots of prompts about one answer."""
+"""Slots in prompts that show one answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,11 @@ class PromptText:
     """A prompt with slots, for a chat template or as plain text.
 
     Attributes:
-        text: user message, with `{question}` and other slots.
-        kinds: slot -> kind of its content; only `answer` is cut to fit the window.
-        delimiters: markers of blocks and verdicts, whose confusables in untrusted text are sanitized.
+        text: user message with `{question}` and other slots.
+        kinds: kind of content, keyed by slot; only `answer` is cut to fit the window.
+        delimiters: markers of blocks and verdicts; in untrusted text, they and their confusables are sanitized.
         before: plain text before the message.
-        after: plain text after it, which opens the reply.
+        after: plain text after the message, which opens the reply.
     """
 
     text: str
@@ -118,25 +118,25 @@ class PromptText:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptFamily:
-    """A mode's prompts by name, under one template id."""
+    """A mode's prompts, keyed by name, with a common template ID."""
 
     id: str
     texts: Mapping[str, PromptText]
 
     @cached_property
     def sha(self) -> str:
-        """The sha256 (hex) of id and texts."""
+        """SHA-256 (hex) of the ID and the texts."""
         return sha_of({"id": self.id, "texts": {name: text.text for name, text in self.texts.items()}})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Messages for one number of answers.
+    """A template's messages for a given number of answers.
 
     Attributes:
-        plain: messages without a reference; None if one is always shown.
-        with_reference: messages with `{reference}`.
-        delimiters: markers of the blocks; `{n}` is any number.
+        plain: messages without a reference; None if a reference is always shown.
+        with_reference: messages with the slot `{reference}`.
+        delimiters: markers of the blocks; `{n}` matches any number.
     """
 
     plain: Messages | None
@@ -152,13 +152,13 @@ class Layout:
         """Return the messages with or without a reference."""
         if referenced:
             return self.with_reference
-        assert self.plain is not None, "this layout always has a reference"
+        assert self.plain is not None, "this layout requires a reference"
         return self.plain
 
 
 JudgeReading = Literal["score-line", "letters", "yes-no", "grade", "reward"]
-"""How a reply becomes numbers: by a score line, by the probabilities of letters, of yes and no, or of grades, or by a
-reward.
+"""How a reply is converted to numbers: from a score line, from the probabilities of letters, yes and no, or grades, or
+from a reward.
 """
 
 
@@ -167,8 +167,8 @@ class Template:
     """A family of layouts, one per number of answers.
 
     Attributes:
-        id: name in options, cards, and manifests.
-        layout: returns the layout for a number of answers.
+        id: name used in options, cards, and manifests.
+        layout: function that returns the layout for a number of answers.
         reading: how the reply is parsed; `verdict` for judges that reason and end with a verdict.
         takes_criterion: whether the prompt asks about the user's criterion.
         of_trajectories: whether answers are shown as trajectory steps.
@@ -182,22 +182,22 @@ class Template:
 
     @property
     def reasons_first(self) -> bool:
-        """True if the judge reasons and ends with a verdict."""
+        """Whether the judge reasons first and ends with a verdict."""
         return self.reading == "verdict"
 
     @property
     def reads_alone(self) -> bool:
-        """True if each answer has its own prompt."""
+        """Whether each answer is shown in a separate prompt."""
         return self.reading in ("yes-no", "grade", "reward")
 
     @property
     def reads_words(self) -> bool:
-        """True if the verdict comes from first-word probabilities, or from a reward."""
+        """Whether the verdict is based on the probabilities of the first word or on a reward."""
         return self.reads_alone or self.reading == "letters"
 
     @property
     def chat(self) -> bool:
-        """True if the tokenizer's chat template wraps the messages."""
+        """Whether the tokenizer's chat template wraps the messages."""
         return self.layout(2).with_reference[0][0] is not None
 
     @cached_property
@@ -206,7 +206,7 @@ class Template:
         return self.sha_for(2)
 
     def sha_for(self, answers: int) -> str:
-        """Return the sha256 (hex) of the id and both texts for this number of answers."""
+        """Return the SHA-256 (hex) of the ID and both texts for this number of answers."""
         layout = self.layout(answers)
         return sha_of({"id": self.id, "plain": layout.plain, "with_reference": layout.with_reference})
 
@@ -224,21 +224,21 @@ class Template:
         scale: tuple[float, float] = (1, 10),
         criterion: str | None = None,
     ) -> Prompt:
-        """Return the prompt that shows a sample's answers in `order`, with `reference` unless it is None.
+        """Render the prompt, which shows a sample's answers in `order` and `reference` unless it is None.
 
-        For score lines, a single answer is shown as the second of a pair, after the reference, whose full score is
-        prefilled (JudgeLM, Figure 5).
+        For score lines, a single answer is shown as the second answer of a pair. The first is the reference, with the
+        full score prefilled (JudgeLM, Figure 5).
 
         Args:
             sample: the sample to judge.
-            order: indices into `sample.answers`; exactly one if the template shows answers alone.
+            order: indices into `sample.answers`; exactly one if the template shows each answer by itself.
             reference: required for score lines with a single answer.
             scale: lowest and highest score.
-            criterion: for templates that ask about one.
+            criterion: the criterion, for templates that require one.
         """
         completes = len(order) == 1 and not self.reads_alone
         if not order or (completes and reference is None):
-            raise ValueError(f"sample {sample.id}: {'a single answer without reference' if order else 'no answers'}")
+            raise ValueError(f"sample {sample.id}: {'a single answer without a reference' if order else 'no answers'}")
         layout = self.layout(len(order))
         slots = {"question": [Span(sample.question, "question")], "reference": [Span(reference or "", "reference")]}
         if self.of_trajectories:
@@ -290,7 +290,7 @@ def _messages(text: Mapping[str, Any], slots: Sequence[str], *, referenced: bool
 
 
 def verdict_text(label: str) -> str:
-    """Return the end of a reply that names the answer at this position."""
+    """Return the end of a reply that chooses the answer at this position."""
     return f"[[{label}]]"
 
 
@@ -363,14 +363,14 @@ TEMPLATES = {
 
 
 TRAJECTORY_TEMPLATES = {name: TEMPLATES.pop(name) for name in [*TEMPLATES] if name.endswith("-trajectory")}
-"""Templates of mode `trajectory`, one per reading; users cannot select them."""
+"""Templates for mode `trajectory`, one per reading. Users cannot select them."""
 
 
 def get_template(template_id: str) -> Template:
     """Return a template.
 
     Raises:
-        ConfigError: not found; the message lists the available templates.
+        ConfigError: the template does not exist; the message lists the available templates.
 
     Example:
         >>> from judgelm.records import Sample
@@ -386,7 +386,7 @@ def get_template(template_id: str) -> Template:
 
 
 def criterion_template(template: Template) -> Template:
-    """Return the template with the same reading that asks about the user's criterion."""
+    """Return the template with the same reading that asks about a custom criterion."""
     name = f"{template.reading}-criterion"
     if template.takes_criterion:
         return template

@@ -1,7 +1,7 @@
-"""Rendering of chat templates within limits on time, memory, and length, and their thinking arguments.
+"""Renders chat templates within limits on time, memory, and length, and sets their thinking arguments.
 
-A model's chat template may loop forever, which jinja's sandbox does not prevent. Counting lines is slow, so a template
-that has rendered 50 conversations is only checked for longer ones.
+A model's chat template may loop forever, which jinja's sandbox does not prevent. Counting lines is slow, so once a
+template has rendered 50 conversations, only longer ones are checked.
 """
 
 import re
@@ -20,7 +20,7 @@ from judgelm.parsing.thinking import CLOSE, OPEN
 from judgelm.records import ThinkingMode
 
 MAX_LINES = 200_000
-"""Template lines per rendering; a conversation needs a few hundred."""
+"""Maximum number of template lines executed per conversation; a few hundred are typical."""
 _MAX_SECONDS = 5.0
 _MAX_BYTES = 256 << 20
 _CHECKED_EVERY_S = 0.002
@@ -30,11 +30,11 @@ _FILE = "<template>"  # jinja's name for a template that is not a file
 _ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RuntimeError, MemoryError)
 
 _rendered: dict[str, tuple[int, int]] = {}
-"""Template -> number of conversations rendered, and characters in the longest."""
+"""Number of conversations rendered and length of the longest in characters, keyed by template."""
 
 
 def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: object) -> str:
-    """Render a conversation with the tokenizer's chat template; `options` go to `apply_chat_template`.
+    """Render a conversation with the tokenizer's chat template; `options` are passed to `apply_chat_template`.
 
     Raises:
         TemplateError: the template fails, rejects the messages, or exceeds a limit.
@@ -42,7 +42,7 @@ def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: objec
     """
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, str) and _has_power(template):
-        raise TemplateRuntimeError("it computes a power, which chat templates may not")
+        raise TemplateRuntimeError("it uses the power operator, which is not allowed in chat templates")
     given = sum(len(str(message.get("content"))) for message in messages)
     rendered, longest = _rendered.get(str(template), (0, 0))
     try:
@@ -56,13 +56,12 @@ def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: objec
         raise TemplateRuntimeError(f"{type(error).__name__}: {error}") from error
     _rendered[str(template)] = (rendered + 1, max(longest, given))
     if len(text) > _TEXT_ROOM + _TIMES * given:
-        raise TemplateRuntimeError(f"it renders {len(text):,} characters from {given:,} characters of messages")
+        raise TemplateRuntimeError(f"its output has {len(text):,} characters, but the messages have only {given:,}")
     return text
 
 
 @lru_cache(maxsize=64)
 def _has_power(template: str) -> bool:
-    """Return True if an expression has a `**` other than for keyword arguments."""
     before = ""
     for _, kind, value in Environment().lex(template):
         if kind == "operator" and value == "**" and before not in ("(", ","):
@@ -80,14 +79,14 @@ def _bounded() -> Iterator[None]:
         nonlocal lines, memory, check_at
         lines += 1
         if lines > MAX_LINES:
-            raise TemplateRuntimeError(f"it runs more than {MAX_LINES:,} lines")
+            raise TemplateRuntimeError(f"it executes more than {MAX_LINES:,} lines")
         if (now := time.thread_time()) > check_at:
             if now - began > _MAX_SECONDS:
                 raise TemplateRuntimeError(f"it takes more than {_MAX_SECONDS:g} seconds")
             now_used = psutil.Process().memory_info().rss
             memory = memory or now_used
             if now_used - memory > _MAX_BYTES:
-                raise TemplateRuntimeError(f"it takes more than {_MAX_BYTES >> 20} MB of memory")
+                raise TemplateRuntimeError(f"it uses more than {_MAX_BYTES >> 20} MB of memory")
             check_at = time.thread_time() + _CHECKED_EVERY_S
         return on_line
 
@@ -103,13 +102,13 @@ def _bounded() -> Iterator[None]:
 
 
 NO_THINKING = f"\n{CLOSE}\n\n"
-"""Closes the thinking block that a chat template opened, if thinking is off."""
+"""Text that closes the thinking block opened by a chat template, for use if thinking is off."""
 
 _OPENED = re.compile(rf"{OPEN}\s*\Z")
 
 
 def opening_of(prompt: str) -> str:
-    """Return the thinking block opening at the end of a prompt, with trailing spaces; empty if absent."""
+    """Return the opening of a thinking block at the end of a prompt, with trailing whitespace; empty if not found."""
     match = _OPENED.search(prompt, max(0, len(prompt) - 64))
     return "" if match is None else match[0]
 

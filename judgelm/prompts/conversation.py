@@ -1,11 +1,11 @@
-"""Multi-turn dialogues in a template's blocks, and follow-up questions about a judgment.
+"""Prompts for multi-turn dialogues and for follow-up questions about a judgment.
 
 A sample's dialogue is in `metadata["turns"]`, with one object per turn:
 
     {"question": "...", "answers": ["...", "..."], "reference": "..."}
 
-The last turn has the sample's `question` and `answers`. Labels such as `[Turn 1]`, and the note on which answers are
-judged, are ours; single-turn dialogues have neither.
+The last turn contains the sample's `question` and `answers`. The labels such as `[Turn 1]` and the note on which
+answers are judged are ours; single-turn dialogues have neither.
 
 Source: MT-bench (Zheng et al. 2023), multi-turn prompts; JudgeLM, Figures 3 to 5, section 6, and Figure 19.
 """
@@ -22,7 +22,7 @@ from judgelm.prompts.sanitization import sanitizer_for
 from judgelm.records import Prompt, Role, Sample, Span, SpanKind
 
 WHOLE = "dialogue"
-"""`DialogueView.part` for all turns judged together."""
+"""`DialogueView.part` if all turns are judged together."""
 
 _LABEL = "[Turn {n}]\n"
 _BETWEEN = "\n\n"
@@ -32,7 +32,7 @@ _MARKERS = ("[Turn {n}]", "[Note]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DialogueTurn:
-    """The user's question, one answer per assistant, and a reference if any."""
+    """The user's question, one answer per assistant, and a reference, if any."""
 
     question: str
     answers: tuple[str, ...]
@@ -45,7 +45,7 @@ class DialogueView:
 
     Attributes:
         part: `turn 2`, or `dialogue`.
-        turns: the turns up to the judged one.
+        turns: all turns up to and including the judged turn.
         whole: whether all turns are judged together.
     """
 
@@ -55,34 +55,36 @@ class DialogueView:
 
     @property
     def referenced(self) -> bool:
-        """True if the judged turn, or any turn of a whole dialogue, has a reference."""
+        """Whether the judged turn, or any turn of a whole dialogue, has a reference."""
         judged = self.turns if self.whole else self.turns[-1:]
         return any(turn.reference is not None for turn in judged)
 
     @property
     def anchored(self) -> bool:
-        """True if every turn has a reference, against which one assistant can be judged."""
+        """Whether every turn has a reference, so that one assistant can be judged against the references."""
         return all(turn.reference is not None for turn in self.turns)
 
 
 def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTurn, ...]:
     """Return the turns of a sample's dialogue, without references if `referenced` is False.
 
-    The sample's reference overrides the last turn's.
+    The sample's reference overrides the reference of the last turn.
 
     Raises:
         InputError: `turns` has the wrong format, or its last turn differs from the sample.
     """
     turns = tuple(_turns(sample, sample.metadata.get("turns")))
     if turns[-1].question != sample.question or turns[-1].answers != sample.answers:
-        raise _wrong(sample, "", "the last turn is not the sample's question and answers; use the same text in both")
+        raise _wrong(
+            sample, "", "the last turn differs from the sample's question and answers; use the same text in both"
+        )
     if not referenced:
         return tuple(replace(turn, reference=None) for turn in turns)
     return (*turns[:-1], replace(turns[-1], reference=sample.reference or turns[-1].reference))
 
 
 def turn_view(turns: Sequence[DialogueTurn], turn: int) -> DialogueView:
-    """Return the view of a turn; `turn` starts at 1."""
+    """Return the view of one turn; `turn` counts from 1."""
     return DialogueView(part=f"turn {turn}", turns=tuple(turns[:turn]))
 
 
@@ -94,7 +96,7 @@ def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
 def flat_sample(view: DialogueView, sample_id: str) -> Sample:
     """Return a dialogue as a question with the assistants' answers, for word readings.
 
-    With several turns, each answer is the whole dialogue with that assistant.
+    If there are several turns, each answer is the whole dialogue with that assistant.
     """
     last = view.turns[-1]
     answers = last.answers
@@ -128,10 +130,10 @@ def dialogue_prompt(
 ) -> Prompt:
     """Return two dialogues in the template's pair blocks, or one dialogue after its references.
 
-    Each answer is a separate span. `Truncation.answer` counts turns of the first assistant shown, then of the second.
+    `Truncation.answer` counts the turns of the first assistant shown, followed by those of the second.
     """
     if len(order) == 1 and not view.anchored:
-        raise ValueError("one dialogue is shown after its references, but a turn has none")
+        raise ValueError("a single dialogue is shown after its references, but a turn has no reference")
     if len(view.turns) == 1:
         [turn] = view.turns
         sample = Sample(id=view.part, question=turn.question, answers=turn.answers)
@@ -141,7 +143,7 @@ def dialogue_prompt(
 
 
 def grading_prompt(template: Template, view: DialogueView, *, scale: tuple[float, float]) -> Prompt:
-    """Return one assistant's dialogue in the blocks of a plain grade, for dialogues with missing references."""
+    """Return one assistant's dialogue in a plain grading prompt, for dialogues with missing references."""
     layout = _grading_layout(scale, chat=template.chat)
     return _fill(layout, view, (0,), assistants=1, chat=template.chat)
 
@@ -155,7 +157,7 @@ def reward_prompt(sample: Sample, assistant: int) -> Prompt:
 
 
 def dialogue_sha(template: Template) -> str:
-    """Return the sha256 (hex) of all text used to judge dialogues with a template."""
+    """Return the SHA-256 (hex) of all text used to judge dialogues with a template."""
     grades = [_grading_layout((1, 10), chat=chat).with_reference for chat in (False, True)]
     words = {"label": _LABEL, "between": _BETWEEN, "notes": _NOTES, "grades": grades}
     words |= {"grade": grading_family((1, 10)).sha}
@@ -204,7 +206,7 @@ def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
         yield DialogueTurn(question=sample.question, answers=sample.answers)
         return
     if not isinstance(given, list) or not given:
-        raise _wrong(sample, "", "expected a list of one or more turns; leave it out for a single turn")
+        raise _wrong(sample, "", "expected a list of one or more turns; remove the field if there is only one turn")
     for index, turn in enumerate(given):
         if not isinstance(turn, dict):
             raise _wrong(sample, f"[{index}]", 'expected {"question": ..., "answers": [...]}')
@@ -214,7 +216,7 @@ def _turns(sample: Sample, given: object) -> Iterator[DialogueTurn]:
         if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             raise _wrong(sample, f"[{index}].answers", "expected a list of strings, one per assistant")
         if len(answers) != len(sample.answers):
-            raise _wrong(sample, f"[{index}].answers", f"expected {len(sample.answers)}, got {len(answers)}")
+            raise _wrong(sample, f"[{index}].answers", f"expected {len(sample.answers)} answers, got {len(answers)}")
         if reference is not None and not isinstance(reference, str):
             raise _wrong(sample, f"[{index}].reference", "expected a string or null")
         blank = reference is None or not reference.strip()
@@ -226,14 +228,14 @@ def _wrong(sample: Sample, where: str, finding: str) -> InputError:
 
 
 class PlainTurns(NamedTuple):
-    """Text around a follow-up question in a plain template."""
+    """Text around a follow-up question in a plain-text template."""
 
     before: str
     after: str
 
     @property
     def markers(self) -> tuple[str, str]:
-        """Starts of turns; their confusables in the conversation are sanitized."""
+        """Markers at the start of turns; their confusables in the conversation are sanitized."""
         return self.before.strip(), self.after.strip()
 
 
@@ -245,10 +247,12 @@ _PLAIN = {
 
 
 def plain_turns(template: Template) -> PlainTurns:
-    """Return the turn text of a plain template."""
+    """Return the text around follow-up questions in a plain-text template."""
     if template.id not in _PLAIN:
         there_are = ", ".join(_PLAIN)
-        raise ConfigError(f"template {template.id} has no follow-up turns; use {there_are} or a chat template")
+        raise ConfigError(
+            f"template {template.id} does not support follow-up questions; use {there_are} or a chat template"
+        )
     return _PLAIN[template.id]
 
 
@@ -258,18 +262,18 @@ def stops(template: Template) -> tuple[str, ...]:
 
 
 def talk_sha(template: Template) -> str:
-    """Return the sha256 (hex) of the template and the text between plain turns."""
+    """Return the SHA-256 (hex) of the template and the text between plain-text turns."""
     return sha_of([template.sha, None if template.chat else list(plain_turns(template))])
 
 
 def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
-    """Return the judge's prompt with the conversation so far.
+    """Return the judge's prompt, extended by the conversation so far.
 
-    `texts` are the judge's reply, a question, a reply, ..., and the open question. Replies are untrusted, because they
-    may quote answers.
+    `texts` starts with the judge's reply, alternates between questions and replies, and ends with the open question.
+    Replies are untrusted, because they may quote answers.
     """
     if not texts or len(texts) % 2:
-        raise ValueError(f"expected the judge's reply, then questions and replies in turn, got {len(texts)} texts")
+        raise ValueError(f"expected a reply, then alternating questions and replies, but got {len(texts)} texts")
     opened = replace(judged, prefill="")
     if template.chat:
         spans = [Span(text, "question", "user" if index % 2 else "assistant") for index, text in enumerate(texts)]

@@ -1,7 +1,7 @@
-"""The cards in a judge's folder: `judge.json` describes its prompt, and `README.md` is the hub's model card.
+"""The cards in a judge's folder: `judge.json` describes the prompt, and `README.md` is the model card for the hub.
 
-A different template than in training changes a judge's scores without an error, so loading compares template id and
-sha256 with the card.
+Using a different template than in training would silently change a judge's scores. When a judge is loaded, the
+template's ID and SHA-256 are therefore compared with the card.
 """
 
 import json
@@ -27,7 +27,7 @@ MODEL_CARD_NAME = "README.md"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 """OWNER/NAME of a repository on the hub."""
 _LENGTHS = ("max_completion_length",)
-"""Training facts that judging uses as token counts."""
+"""Training facts that are token counts and are also used for judging."""
 _MAX_BYTES = 64 << 20
 _HUB_TIMEOUT_S = 5.0
 
@@ -37,8 +37,7 @@ class GgufBase:
     """The GGUF file that an adapter was trained on.
 
     Attributes:
-        gguf_sha256: the file's sha256 (hex), which names its dequantised checkpoint in the cache.
-        file: file name, for messages.
+        gguf_sha256: SHA-256 (hex) of the file, used as the name of its dequantised checkpoint in the cache.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -49,22 +48,22 @@ class GgufBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A judge's training and prompt.
+    """Describes how a judge was trained and how it is prompted.
 
     Attributes:
-        template: id of the pair template.
-        template_sha: sha256 (hex) of the template in training.
-        name: name among judgelm's cards; None for your own judges.
-        base: GGUF file that an adapter was trained on; None if it is a folder or hub id.
-        model: model to load: a folder (relative to the card's), GGUF file, hub id, or judge's name; None if the weights
-            are in the card's folder.
-        identity: the model's hashes from `model_hashes`; empty if its engine has none.
-        reading: how the reply is parsed; None uses the template's reading.
-        tie_threshold: see mode `pair`; None leaves it to the run.
+        template: ID of the pair template.
+        template_sha: SHA-256 (hex) of the template used in training.
+        name: name of a judge with a built-in card; None for your own judges.
+        base: GGUF file that an adapter was trained on; None if the base is a folder or hub ID.
+        model: model to load: a folder (relative to the card's folder), a GGUF file, a hub ID, or the name of a judge;
+            None if the weights are in the card's folder.
+        identity: hashes of the model from `model_hashes`; empty if the engine provides none.
+        reading: how the reply is parsed; if None, the template's reading is used.
+        tie_threshold: see mode `pair`; if None, each run sets the threshold.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
         reference: whether training prompts were `without` a reference, `with` one, or `both`.
-        thinking: argument for the chat template; `absent` omits it.
-        window: maximum number of tokens in prompt and reply in training; None if unknown.
+        thinking: thinking argument for the chat template; `absent` omits it.
+        window: maximum number of tokens for prompt and reply in training; None if unknown.
         training: facts: base model, data and hashes, hyper-parameters, versions, and metrics.
 
     Raises:
@@ -96,15 +95,17 @@ class Card:
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise CardError(f"scale: {low:g} to {high:g}; expected the lowest and the highest score, such as 1 and 10")
         if not 0 < self.step <= high - low:  # nor NaN
-            raise CardError(f"step: {self.step:g}; expected the spacing of scores on the scale {low:g} to {high:g}")
+            raise CardError(
+                f"step: {self.step:g}; expected the difference between adjacent scores on the scale {low:g} to {high:g}"
+            )
         if self.tie_threshold is not None and not 0 <= self.tie_threshold <= 0.5:
-            raise CardError(f"tie_threshold: {self.tie_threshold:g}; expected a distance from 0.5, so 0 to 0.5")
+            raise CardError(f"tie_threshold: {self.tie_threshold:g}; expected a distance from 0.5, between 0 and 0.5")
         if not 0 < self.calibration_temperature < math.inf:
             raise CardError(f"calibration_temperature: {self.calibration_temperature:g}; it must be above 0")
         lengths = {"window": self.window, **{name: self.training.get(name) for name in _LENGTHS}}
         for name, tokens in lengths.items():
             if tokens is not None and (not isinstance(tokens, int) or tokens < 1):
-                raise CardError(f"{name}: {tokens!r}; expected a number of tokens, 1 or more")
+                raise CardError(f"{name}: {tokens!r}; expected a token count of at least 1")
         for name, known in (("prompt_format", ("text", "chat")), ("reference", ("without", "with", "both"))):
             if (value := getattr(self, name)) not in known:
                 raise CardError(f"{name}: {value!r}; expected {' or '.join(known)}")
@@ -114,16 +115,16 @@ _FILE = TypeAdapter(Card)
 
 
 def is_gguf(model: str) -> bool:
-    """Return True if a name refers to a GGUF file, local or on the hub."""
+    """Return whether a name refers to a GGUF file, either local or on the hub."""
     return model.lower().endswith(".gguf") and not Path(model).is_dir()
 
 
 def find_card(model: str, revision: str | None = None) -> Card | None:
-    """Read a model's card; return None for GGUF files and models without one.
+    """Load a model's card; return None for GGUF files and models without a card.
 
     Raises:
         CardError: the file is not a valid card.
-        ModelError: the folder or hub id does not exist, or the hub is unreachable.
+        ModelError: the folder or hub ID does not exist, or the hub is unreachable.
     """
     if is_gguf(model):
         return None
@@ -141,7 +142,9 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     except LocalEntryNotFoundError as error:
         if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
             return None  # offline; the cached model has no card
-        raise ModelError(f"{model}: folder not found, and the hub is unreachable; check path or network") from error
+        raise ModelError(
+            f"{model}: folder not found, and the hub is unreachable; check the path and the network"
+        ) from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, HFValidationError) as error:
@@ -150,15 +153,15 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
 
 
 def check_place(model: str) -> None:
-    """Check that a model is a folder, GGUF file, or hub id. If the hub does not respond, use hub ids offline.
+    """Check that a model is a folder, GGUF file, or hub ID. If the hub does not respond, hub IDs are used offline.
 
     Raises:
-        ModelError: the model is something else.
+        ModelError: the model is none of these.
     """
     path = Path(model)
     missing = is_gguf(model) and model.startswith((".", "/", "~")) and not path.is_file()
     if missing or not (is_gguf(model) or path.is_dir() or (not path.exists() and _is_hub_id(model))):
-        raise ModelError(f"{model}: no such folder; give a local folder, a GGUF file, or a hub id (owner/name)")
+        raise ModelError(f"{model}: no such folder; use a local folder, a GGUF file, or a hub id (owner/name)")
     if not path.exists() and _is_hub_id(model):
         _go_offline_without_hub()
 
@@ -168,7 +171,7 @@ def _is_hub_id(model: str) -> bool:
 
 
 def _go_offline_without_hub() -> None:
-    """Skip huggingface_hub's five retries of each request, which take at least 24 seconds."""
+    """Skip huggingface_hub's five retries per request, which take at least 24 seconds."""
     from huggingface_hub import constants
 
     if not constants.is_offline_mode() and not _answers(constants.ENDPOINT):
@@ -177,7 +180,6 @@ def _go_offline_without_hub() -> None:
 
 @cache
 def _answers(endpoint: str) -> bool:
-    """Return False if no connection is possible; an HTTP error counts as a response."""
     try:
         urlopen(Request(endpoint, method="HEAD"), timeout=_HUB_TIMEOUT_S).close()
     except URLError as error:
@@ -199,12 +201,12 @@ def locate_weights(model: str) -> tuple[str, Card | None]:
     path = Path(model) / card.model
     weights = str(path) if path.exists() or card.model.startswith(".") else card.model
     if _card_without_weights(weights) is not None:
-        raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; name the model itself")
+        raise CardError(f"{Path(model) / CARD_NAME}: model: {card.model} has no weights either; specify the model")
     return weights, card
 
 
 def weights_of(model: str) -> str:
-    """Return the model in a folder's card, or else the model itself."""
+    """Return the model specified in a folder's card, or else the model itself."""
     return locate_weights(model)[0]
 
 
@@ -214,18 +216,18 @@ def _card_without_weights(folder: str) -> Card | None:
 
 
 def model_hashes(described: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hashes in `Engine.describe()["model"]` that identify a model; empty for a server's model."""
+    """Return the hashes in `Engine.describe()["model"]` that identify a model; empty for a model on a server."""
     own = next((key for key in ("gguf_sha256", "sha", "commit") if described.get(key)), None)
     return {key: str(described[key]) for key in (own, "adapter_sha") if key is not None and described.get(key)}
 
 
 def check_identity(card: Card, described: Mapping[str, Any], location: str) -> None:
-    """Check that the loaded model (`Engine.describe()["model"]`) is the card's."""
+    """Check that the loaded model (`Engine.describe()["model"]`) matches the card."""
     loaded = model_hashes(described)
     if card.identity and loaded != card.identity:
         found = f"{_shown_identity(card.identity)} in the card, {_shown_identity(loaded)} loaded"
         way_out = "restore that model, run judgelm tune again, or pass --ignore-card"
-        raise CardError(f"{location}: {CARD_NAME} was made for another model: {found}; {way_out}")
+        raise CardError(f"{location}: {CARD_NAME} was created for a different model: {found}; {way_out}")
 
 
 def _shown_identity(identity: Mapping[str, str]) -> str:
@@ -235,7 +237,7 @@ def _shown_identity(identity: Mapping[str, str]) -> str:
 def _read(path: Path) -> Card:
     try:
         if (size := path.stat().st_size) > _MAX_BYTES:
-            raise CardError(f"the file has {size:,} bytes, which is too large for a card")
+            raise CardError(f"the file is too large for a card ({size:,} bytes)")
         return _FILE.validate_json(path.read_bytes())
     except CardError as error:
         raise CardError(f"{path}: {error}; correct the card or delete it to use the defaults") from error
@@ -264,7 +266,7 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
         found = f"the judge was {made} template {card.template!r}, not {template!r}"
-        raise CardError(f"{location}: {found}; leave --template out, or pass --ignore-card")
+        raise CardError(f"{location}: {found}; remove --template, or pass --ignore-card")
     if card.template_sha != template_sha:
         found = f"another version of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
         way_out = f"install the judgelm version it was {made}, {again} it again, or pass --ignore-card"

@@ -1,8 +1,8 @@
-"""Sanitizing of untrusted text, so that an answer cannot end its block or add a special token or chat role.
+"""Sanitizes untrusted text, so that an answer cannot end its block or add a special token or chat role.
 
-Brackets and hashes become plain characters in markers such as `[The End of Assistant 1's Answer]` and `### Response:`.
-The same holds for their confusables: other case, spaces, invisible characters, foreign letters, or foreign brackets.
-Special tokens are matched exactly, unless the tokenizer folds text first.
+In markers such as `[The End of Assistant 1's Answer]` and `### Response:`, brackets and hashes are replaced with plain
+characters. This also applies to confusables of markers, which differ in case, spacing, invisible characters, or foreign
+letters and brackets. Special tokens are matched exactly, unless the tokenizer folds text first.
 """
 
 import json
@@ -52,7 +52,7 @@ def plain_form(character: str) -> str:
 
 
 def is_invisible(character: str) -> bool:
-    """Return True for invisible characters, such as marks, fillers, and control characters."""
+    """Return whether a character is invisible, such as a mark, a filler, or a control character."""
     if character.isspace():
         return False
     return unicodedata.category(character) in _HIDDEN or character in _FILLERS
@@ -94,7 +94,7 @@ def _unicode_confusables() -> dict[str, str]:
 
 
 def fold(text: str) -> tuple[str, list[int]]:
-    """Return the text in plain letters, and each character's index in the original."""
+    """Return the text in plain letters, with the index of each character in the original."""
     folded: list[str] = []
     origin: list[int] = []
     for index, character in enumerate(text):
@@ -120,7 +120,7 @@ _PLAIN = re.compile(r"[\t\n\r -~]*")
 
 
 class Sanitizer:
-    """Find and sanitize confusables of markers.
+    """Finds and sanitizes markers and their confusables.
 
     Args:
         markers: marker texts; `{n}` matches any number, so that `Assistant 7` cannot open a block either.
@@ -146,7 +146,7 @@ class Sanitizer:
 
     def _may_begin(self, text: str) -> bool:
         assert self._begins is not None
-        if text.isascii():  # for a few characters, faster than a regular expression
+        if text.isascii():  # faster than a regular expression for a few characters
             return any([begin in text for begin in self._ascii_begins])
         return self._begins.search(text) is not None
 
@@ -180,8 +180,8 @@ def _beginnings(markers: list[str]) -> str | None:
 def _loose(marker: str) -> str:
     """Return a pattern for a marker and its confusables.
 
-    Markers of several letters also match with other signs, digits for letters, and short text for `{n}`, such as
-    `[The_End_of_Assistant_One's_Answer]`. `[1]` and `[S]` are ordinary text.
+    Markers with several letters also match if they contain other punctuation, digits in place of letters, or short text
+    in place of `{n}`, such as `[The_End_of_Assistant_One's_Answer]`.
     """
     parts = _PART.findall(marker)
     wordy = sum(part.isalpha() for part in parts) >= _MIN_LETTERS
@@ -226,7 +226,7 @@ _WORD_BEFORE_CONTENT = re.compile(r"(?<!\w)(\w+:)\s*$")
 
 
 class SpecialTokenSanitizer:
-    """Sanitize a fast tokenizer's special tokens and, in a chat, role markers."""
+    """Sanitizes a fast tokenizer's special tokens and, in chats, role markers."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -251,7 +251,7 @@ class SpecialTokenSanitizer:
 
 
 def special_tokens(tokenizer: Any) -> set[str]:
-    """Return special and added tokens other than spaces and plain words."""
+    """Return special and added tokens, except for spaces and plain words."""
     added = (token for token in tokenizer.get_added_vocab() if not token.isspace() and not token.isalnum())
     return {*tokenizer.all_special_tokens, *added}
 
@@ -259,7 +259,7 @@ def special_tokens(tokenizer: Any) -> set[str]:
 def role_markers(tokenizer: Any) -> set[str]:
     """Return the plain-text markers that the chat template writes around messages.
 
-    Markers are text in brackets or after hashes, and words with a colon before a message.
+    Markers are text in brackets or after hashes, and words followed by a colon before a message.
     """
     for roles in (("system", "user", "assistant", "user"), ("user", "assistant", "user")):
         messages = [{"role": role, "content": text} for role, text in zip(roles, _SENTINELS, strict=False)]
@@ -278,7 +278,6 @@ def _markers(piece: str) -> Iterator[str]:
 
 
 def _found_when_folded(tokenizer: Any) -> Iterator[str]:
-    """Yield tokens that the tokenizer also finds in confusables, because it folds text first."""
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     if normalizer is None:
         return

@@ -1,8 +1,9 @@
-"""Prompts of Self-Reference and SSR-Judge: the judge answers the question itself before it judges other answers.
+"""Prompts for Self-Reference and SSR-Judge, where the judge answers the question before it judges other answers.
 
-The texts are Figures 5 to 11 of Self-Reference; a chat puts everything in one user message. The figures leave blank
-lines open: here, one follows the instruction and none separates blocks. We wrote the meta-judge's `{question}`, the
-opening of Figure 6 for questions without a category, and the SSR-Judge prompts around the sentence in its paper.
+The texts are from Figures 5 to 11 of Self-Reference; in a chat, everything is in one user message. The figures do not
+show where blank lines belong; here, there is one after the instruction and none between blocks. We added the
+meta-judge's `{question}`, the opening of Figure 6 for questions without a category, and the text around the sentence
+from the SSR-Judge paper.
 
 Source: Self-Reference (*Do Before You Judge*), appendix B; SSR-Judge, section 3.4.
 """
@@ -44,7 +45,7 @@ SSR = _family("ssr", "compare", "compare_with_answer")
 
 
 class QuestionText(NamedTuple):
-    """A question as shown, and the number of option letters."""
+    """A question as shown to the judge, with the number of option letters."""
 
     text: str
     letters: int
@@ -79,10 +80,10 @@ def solving_prompt(sample: Sample, task: Task, *, chat: bool) -> Prompt:
 
 
 def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: bool) -> Prompt:
-    """Return the prompt that asks if an answer is correct: Figures 8 and 9, or 10 and 11 with a reference."""
+    """Return the prompt that asks whether an answer is correct: Figures 8 and 9, or 10 and 11 with a reference."""
     if len(sample.answers) != 1:
         finding = f"expected 1 answer, got {len(sample.answers)}"
-        raise InputError(f"sample {sample.id}: {finding}; give one answer per sample")
+        raise InputError(f"sample {sample.id}: {finding}; use one answer per sample")
     values = {"question": question_of(sample).text, "response": sample.answers[0]}
     if task == "preference":
         values |= _pair(sample)
@@ -93,7 +94,7 @@ def judging_prompt(sample: Sample, task: Task, reference: str | None, *, chat: b
 
 
 def comparing_prompt(sample: Sample, order: tuple[int, int], reference: str | None, *, chat: bool) -> Prompt:
-    """Return the prompt to compare two answers; `reference` is the judge's majority answer."""
+    """Return the prompt for comparing two answers; `reference` is the judge's majority answer."""
     first, second = (sample.answers[index] for index in order)
     values = {"question": question_of(sample).text, "answer_1": first, "answer_2": second}
     name = "compare"
@@ -105,7 +106,9 @@ def comparing_prompt(sample: Sample, order: tuple[int, int], reference: str | No
 def _pair(sample: Sample) -> dict[str, str]:
     pair = _texts(sample, "pair")
     if pair is None or len(pair) != 2:
-        raise _wrong(sample, "pair", f"expected the 2 compared answers, got {'none' if pair is None else len(pair)}")
+        raise _wrong(
+            sample, "pair", f"expected the two answers that were compared, got {'none' if pair is None else len(pair)}"
+        )
     return {"answer_1": pair[0], "answer_2": pair[1]}
 
 
@@ -119,4 +122,4 @@ def _texts(sample: Sample, name: str) -> list[str] | None:
 
 
 def _wrong(sample: Sample, name: str, finding: str) -> InputError:
-    return InputError(f'sample {sample.id}: field "{name}": {finding}; correct the row, or leave the sample out')
+    return InputError(f'sample {sample.id}: field "{name}": {finding}; correct the row or remove the sample')

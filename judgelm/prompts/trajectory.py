@@ -1,8 +1,9 @@
 """Agent trajectories: messages with tool calls, shown to the judge as steps or matched with a reference.
 
-A trajectory is JSON with chat messages from OpenAI's Chat or Responses API, inspect_ai, or LangChain. The judge reads
-numbered steps, such as `[Step 3: call]`, without reasoning. If the prompt does not fit the window, whole texts are
-elided by `_RANKS`, oldest first. The task, the last result, and the assistant's last text always stay.
+A trajectory is a JSON list of chat messages in the format of OpenAI's Chat or Responses API, inspect_ai, or LangChain.
+The judge is shown numbered steps, such as `[Step 3: call]`, without the agent's reasoning. If the prompt does not fit
+the window, whole texts are elided in the order of `_RANKS`, oldest first. The task, the last result, and the
+assistant's last text are always kept.
 
 Source: OpenAI's API reference; inspect_ai's `log_tool_call_error.json`; `trajectory/match.py` and `trajectory/utils.py`
 in agentevals.
@@ -20,7 +21,7 @@ from judgelm.records import Span, SpanKind, StepPlace, TrajectoryMatch
 StepKind = Literal["system", "user", "assistant", "call", "result"]
 
 STEP_MARKER = "[Step"
-"""Start of step labels; its confusables in untrusted text are sanitized."""
+"""Start of every step label. Confusables in untrusted text are sanitized."""
 
 ABOVE = "(the task above)"
 """Replacement for a user message that is shown above the trajectory as its task."""
@@ -54,7 +55,7 @@ class Step:
 
     @property
     def arguments(self) -> object:
-        """A call's arguments as JSON values, or as a string if they are not JSON."""
+        """A call's arguments as JSON values, or as a string if they are not valid JSON."""
         try:
             return json.loads(self.text, parse_float=_number)
         except (ValueError, RecursionError):
@@ -76,7 +77,7 @@ def read_trajectory(text: str) -> tuple[Step, ...]:
     try:
         messages = json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"expected a trajectory (chat messages), got {_shown(text)}; give a list") from None
+        raise InputError(f"expected a trajectory (a JSON list of chat messages), got {_shown(text)}") from None
     return read_steps(messages)
 
 
@@ -84,13 +85,13 @@ def read_steps(messages: object) -> tuple[Step, ...]:
     """Return the steps of messages.
 
     Raises:
-        InputError: not a list of messages, or a message has an unsupported role, call, or content.
+        InputError: the input is not a list of messages, or a message has an unsupported role, call, or content.
     """
     if not isinstance(messages, list) or not messages:
-        raise InputError(f"expected a list of chat messages, got {_shown(messages)}; give at least one message")
+        raise InputError(f"expected a non-empty list of chat messages, got {_shown(messages)}")
     steps = tuple(step for index, message in enumerate(messages) for step in _read_message(message, index))
     if not steps:
-        raise InputError("the messages have neither text nor calls; leave the row out")
+        raise InputError("the messages contain neither text nor tool calls; remove this row")
     return steps
 
 
@@ -112,7 +113,7 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
     kind = _KINDS.get(role) if isinstance(role, str) else None
     if kind is None:
         known = "system, user, assistant, or tool (or type function_call, function_call_output)"
-        raise InputError(f"{place}.role: expected {known}, got {_shown(role)}; leave the message out")
+        raise InputError(f"{place}.role: expected {known}, got {_shown(role)}; remove this message")
     calls = message.get("tool_calls") or [call for call in [message.get("function_call")] if call]
     if not isinstance(calls, list) or (calls and kind != "assistant"):
         raise InputError(f"{place}.tool_calls: expected a list in an assistant message, got {_shown(calls)}")
@@ -126,7 +127,7 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
 
 
 def _read_call(call: object, index: int, place: str) -> Step:
-    """Read a call from OpenAI (`function: {name, arguments}`), inspect_ai (`function: name`), or LangChain (`args`)."""
+    """Parse a call from OpenAI, inspect_ai (where `function` is the name), or LangChain (with `args`)."""
     if not isinstance(call, dict):
         raise InputError(f"{place}: expected an object with the called function, got {_shown(call)}; correct it")
     function = call.get("function")
@@ -149,7 +150,7 @@ def _text_of(content: object, place: str, *, calls: bool = False, values: bool =
         parts = [_part_text(part, f"{place}[{number}]", calls) for number, part in enumerate(content)]
         return "\n".join(part for part in parts if part is not None)
     if not values:
-        raise InputError(f"{place}: expected a string or text parts, got {_shown(content)}; write it as one string")
+        raise InputError(f"{place}: expected a string or text parts, got {_shown(content)}; use a single string")
     return json.dumps(content, ensure_ascii=False)
 
 
@@ -161,7 +162,7 @@ def _part_text(part: object, place: str, calls: bool) -> str | None:
         return None
     text = part.get("refusal" if form == "refusal" else "text") if isinstance(part, dict) else None
     if form not in (*_TEXTS, "refusal") or not isinstance(text, str):
-        raise InputError(f"{place}: expected a text part, got {_shown(part)}; leave the row out")
+        raise InputError(f"{place}: expected a text part, got {_shown(part)}; remove this row")
     return text
 
 
@@ -179,14 +180,14 @@ def _shown(value: object) -> str:
 
 
 def task_of(steps: Sequence[Step]) -> str | None:
-    """Return the user's first message, which is the task if the row has none."""
+    """Return the user's first message, which is used as the task if the row has none."""
     return next((step.text for step in steps if step.kind == "user"), None)
 
 
 def trajectory_spans(text: str, answer: int, task: str) -> list[Span]:
     """Return a trajectory as spans of trusted labels and untrusted text.
 
-    `answer` is its position among the answers shown, from 0. `task` is not repeated in the steps.
+    `answer` is the trajectory's position among the answers shown, counting from 0. `task` is not repeated in the steps.
     """
     steps = read_trajectory(text)
     return _spans(steps, task, answer=answer, ranks=_elision_ranks(steps), kind="question")
@@ -242,7 +243,7 @@ def match_trajectory(
 ) -> TrajectoryMatch:
     """Compare a trajectory's tool calls with those of a reference.
 
-    `exact` compares `arguments` as JSON values, `ignore` compares only tools.
+    `exact` compares `arguments` as JSON values; `ignore` compares only the tools.
     """
     called, wanted = ([_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference))
     counts, needs = Counter(called), Counter(wanted)

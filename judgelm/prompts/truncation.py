@@ -1,7 +1,7 @@
-"""Tokenization of prompts, and the length policy.
+"""Tokenizes prompts and cuts them to fit the window.
 
-Engines and training use the same `Truncator`. Only answers are cut, at the end, and they share the space evenly. In
-trajectories, as few texts as possible are elided, each as a whole.
+Only answers are cut, at their end, and the available space is shared evenly among them. In trajectories, as few texts
+as possible are elided, and always as a whole.
 """
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ FOLDED_SYSTEM = "the model's chat template does not support system messages; the
 """Note for engines whose prompts were changed in this way."""
 
 _CHARACTERS_PER_TOKEN = 64
-"""Above any tokenizer's average; bounds the work on huge answers."""
+"""Above the average of any tokenizer. Limits the work for very long answers."""
 
 
 class Tokenizer(Protocol):
@@ -37,13 +37,13 @@ class Tokenizer(Protocol):
     chat_template: str | None
 
     def __call__(self, text: str | list[str], *, add_special_tokens: bool, **options: Any) -> Mapping[str, Any]:
-        """Return token ids and, with `return_offsets_mapping`, each token's (start, end); lists for lists."""
+        """Return token IDs and, with `return_offsets_mapping`, the (start, end) of each token."""
 
     def get_added_vocab(self) -> dict[str, int]:
-        """Return tokens added to the vocabulary."""
+        """Return the tokens that were added to the vocabulary."""
 
     def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        """Decode token ids."""
+        """Decode token IDs."""
 
     def apply_chat_template(self, conversation: list[dict[str, Any]], **options: object) -> str:
         """Return the conversation as one string."""
@@ -51,9 +51,10 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizedPrompt:
-    """A prompt as text and token ids, with its truncations and the number of sanitized special tokens.
+    """A prompt as text and token IDs, with its truncations and the number of sanitized special tokens.
 
-    `opening` is the thinking block that the chat template opens at the end; the reply begins inside it.
+    `opening` is the start of a thinking block that the chat template adds at the end; the reply begins inside the
+    block.
     """
 
     text: str
@@ -79,10 +80,9 @@ class Truncator:
     """Truncates prompts for one tokenizer and window.
 
     Args:
-        tokenizer: a fast tokenizer.
-        window: maximum number of tokens in prompt and reply together.
-        images: image text of a vision-language model; without it, prompts with images are rejected.
-        thinking: argument for chat templates.
+        window: maximum number of tokens for the prompt and the reply together.
+        images: image text for a vision-language model; if it is None, prompts with images are rejected.
+        thinking: thinking argument for the chat template.
     """
 
     def __init__(
@@ -97,30 +97,29 @@ class Truncator:
         self._appended = _appended_tokens(tokenizer)
 
     def adapted(self, tokenizer: Tokenizer, window: int) -> "Truncator":
-        """Return a copy with another window and tokenizer of the same vocabulary."""
+        """Return a copy with a different window and a tokenizer with the same vocabulary."""
         return Truncator(tokenizer, window, self._images, self._thinking)
 
     @property
     def notes(self) -> list[str]:
-        """Notes for the user about prompts adapted to the chat template."""
+        """Notes for the user about prompts that were adapted to the chat template."""
         return [FOLDED_SYSTEM] if self._folds_system else []
 
     def truncate(self, prompt: Prompt, reply_tokens: int) -> TokenizedPrompt | Unparsed:
-        """Return the prompt in at most `window - reply_tokens` tokens, with its answers cut if necessary.
+        """Fit the prompt into `window - reply_tokens` tokens, cutting its answers if necessary.
 
-        A prefill is part of the reply and does not count. The same holds for the end of a thinking block that the chat
-        template opened, which is added if thinking is off or there is a prefill. The failure is `too_long` if the
-        prompt does not fit with minimum answers, and `equal_after_cut` if different answers would look equal.
+        A prefill does not count, because it is part of the reply. The failure is `too_long` if the prompt does not fit
+        even with minimal answers, and `equal_after_cut` if different answers would become identical.
 
         Raises:
-            ConfigError: the chat template is missing or rejects the chat, or a text model gets images.
+            ConfigError: the chat template is missing or rejects the chat, or images are passed to a text-only model.
         """
         tokenized = self._truncate(prompt, self.window - reply_tokens)
         if isinstance(tokenized, Unparsed):
             return tokenized
         tokenized = replace(tokenized, images=prompt.images)
         opening, behind = opening_of(tokenized.text) if prompt.chat else "", prompt.prefill
-        if opening and behind.startswith(OPEN):  # the prefill opens the block
+        if opening and behind.startswith(OPEN):  # the prefill opens the thinking block
             tokenized = replace(tokenized, text=tokenized.text.removesuffix(opening))
         elif opening and (behind or self._thinking == "off"):
             behind = NO_THINKING + behind
@@ -150,7 +149,7 @@ class Truncator:
 
         count = bisect_left(range(len(order) + 1), True, key=fits)
         if count > len(order):
-            return Unparsed("too_long", "", f"the shortened trajectories need more than {limit} tokens")
+            return Unparsed("too_long", "", f"even after shortening, the trajectories have more than {limit} tokens")
         shown = elided(spans, order[:count])
         cut = tuple(self._elision(spans, shown, answer) for answer in sorted({place.answer for place in order[:count]}))
         texts = ([_text_of_answer(each, answer) for answer in range(prompt.compares)] for each in (spans, shown))
@@ -166,15 +165,15 @@ class Truncator:
         return Truncation(answer=answer, tokens_before=before, tokens_after=after, steps=steps)
 
     def ids(self, text: str) -> list[int]:
-        """Return token ids without special tokens."""
+        """Return token IDs without special tokens."""
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def sanitize(self, text: str, *, chat: bool = False) -> tuple[str, int]:
-        """Remove special tokens and a `chat`'s role markers from untrusted text; return the text and their number."""
+        """Sanitize special tokens and, in chats, role markers. Return the text and the number of markers found."""
         return self._sanitizer(text, chat=chat)
 
     def encode(self, text: str, *, chat: bool) -> list[int]:
-        """Return token ids for a text to continue, with start tokens but no end tokens."""
+        """Return the token IDs of a text that will be continued, with start tokens but without end tokens."""
         # verbose=False: do not warn about texts longer than the window
         ids = list(self.tokenizer(text, add_special_tokens=not chat, verbose=False)["input_ids"])
         return ids if chat or not self._appended else ids[: -self._appended]
@@ -218,7 +217,7 @@ class Truncator:
         return Unparsed(
             "too_long",
             "",
-            f"without answers, the prompt has {needed} of at most {limit} tokens, which leaves too little room",
+            f"the prompt has {needed} tokens even without answers, which leaves too little room (limit: {limit})",
         )
 
     def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
@@ -233,11 +232,11 @@ class Truncator:
         return text, self.encode(text, chat=prompt.chat)
 
     def text(self, spans: tuple[Span, ...], *, chat: bool) -> str:
-        """Return the spans as one string; the chat template renders a chat and opens the reply."""
+        """Return the spans as one string. Chats are rendered with the chat template, which also opens the reply."""
         images = [span.text for span in spans if span.kind == "image"]
         if self._images is None:
             if images:
-                raise ConfigError("the prompt has images, but the model reads only text; judge without images")
+                raise ConfigError("the prompt contains images, but the model supports only text; judge without images")
             return self._templated(chat_messages(spans)) if chat else "".join(span.text for span in spans)
         mark = self._images.placeholder
         if not chat:
@@ -247,16 +246,20 @@ class Truncator:
         elif not images:
             text = self._templated(chat_messages(spans))
         else:
-            raise ConfigError("the prompt has images, but the chat template supports only text; use another template")
+            raise ConfigError(
+                "the prompt contains images, but the chat template supports only text; use a different template"
+            )
         pieces = text.split(mark)
         if len(pieces) != len(images) + 1:
-            raise ConfigError(f"the chat template shows {len(pieces) - 1} of {len(images)} images; use another")
+            raise ConfigError(
+                f"the chat template includes {len(pieces) - 1} of {len(images)} images; use a different template"
+            )
         shown = [self._images.text_of(image) for image in images]
         return "".join(piece + image for piece, image in zip(pieces, [*shown, ""], strict=True))
 
     @cached_property
     def _takes_parts(self) -> bool:
-        """True if the chat template supports lists of texts and images; others print Python values."""
+        """Whether the chat template supports lists of texts and images."""
         probe = "zq0qz"
         text = self._templated([{"role": "user", "content": [{"type": "text", "text": probe}]}])
         return probe in text and "'type'" not in text and '"type"' not in text
@@ -277,16 +280,17 @@ class Truncator:
             return self._rendered(messages)
         except (ValueError, TemplateError) as error:
             found = str(error).splitlines()[0]
-            raise ConfigError(f"the chat template rejects this prompt ({found}); use a plain --template") from error
+            raise ConfigError(
+                f"the chat template could not be applied to this prompt ({found}); use a plain-text --template"
+            ) from error
 
     def _rendered(self, messages: list[dict[str, Any]]) -> str:
         arguments = template_arguments(self._thinking)
-        asks = messages[-1]["role"] != "assistant"  # reward models read finished answers
+        asks = messages[-1]["role"] != "assistant"  # reward models score complete answers
         return render_chat(self.tokenizer, messages, add_generation_prompt=asks, **arguments)
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
-    """Return the number of tokens appended to a text, such as an end-of-sequence token."""
     bare, whole = (list(tokenizer("a", add_special_tokens=special)["input_ids"]) for special in (False, True))
     starts = [start for start in range(len(whole) - len(bare) + 1) if whole[start : start + len(bare)] == bare]
     return len(whole) - starts[0] - len(bare) if starts else 0
@@ -301,7 +305,7 @@ def _may_go(span: Span) -> StepPlace | None:
 
 
 def elided(spans: tuple[Span, ...], places: Iterable[StepPlace]) -> tuple[Span, ...]:
-    """Return the spans without the texts at these places."""
+    """Return the spans with the texts at these places elided."""
     gone = set(places)
     return tuple(replace(span, text=ELIDED, kind="template") if span.step in gone else span for span in spans)
 
@@ -378,12 +382,12 @@ def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
         pairs = list(zip(side, other, strict=True))
         differ = any(text.whole != another.whole for text, another in pairs)
         if differ and all(text.is_alike(another) for text, another in pairs):
-            return f"answers {first} and {second} are equal up to the cut"
+            return f"answers {first} and {second} are identical after truncation"
     return ""
 
 
 def prompt_key(prompt: Prompt) -> str:
-    """Return a prompt's untrusted texts joined by `|`, by which the scripted engine identifies prompts."""
+    """Return a prompt's untrusted texts, joined by `|`. The scripted engine uses them to identify prompts."""
     return "|".join(span.text for span in prompt.spans if span.kind not in ("template", "image"))
 
 

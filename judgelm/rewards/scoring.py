@@ -1,4 +1,4 @@
-"""Rewards from a judge: in [0, 1] except for reward models, or None (never 0) without a verdict."""
+"""Rewards from a judge, in [0, 1] except for reward models. Answers without a verdict get None, never 0."""
 
 import hashlib
 import queue
@@ -37,11 +37,11 @@ class RewardedAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodOptions:
-    """Options of `AnswerRewards`.
+    """Options for `AnswerRewards`.
 
     Attributes:
         criteria: default criteria for `checklist`, used for answers without criteria.
-        hard: for `checklist`, count each criterion as met or not, instead of using P(yes).
+        hard: for `checklist`, count each criterion as either met or not met instead of using P(yes).
         cache_size: maximum number of cached judgments.
     """
 
@@ -52,20 +52,20 @@ class MethodOptions:
 
 
 class AnswerRewards:
-    """Rewards answers with a judge.
+    """Computes rewards for answers using a judge.
 
-    P(better) is the judge's probability averaged over both orders, or its verdict as 1, 0.5 (tie), or 0.
+    P(better) is averaged over both orders. If there are no probabilities, a win counts as 1, a tie as 0.5, and a loss
+    as 0.
 
     Args:
-        judge: is not closed.
-        method: `reference`: P(better than the reference answer). `group`: mean P(better) over the other answers to the
-            same question; identical answers count as 0.5. `score`: expected score, P(yes), or grade, scaled to 0 to 1,
-            or a reward model's raw score. `checklist`: weighted share of met criteria, at least 0 (Rubrics as Rewards,
-            Gunjal et al. 2025).
-        options: see `MethodOptions`.
+        judge: you must close it yourself.
+        method: `reference`: P(better than the reference answer). `group`: P(better), averaged over the other answers to
+            the same question; identical answers count as 0.5. `score`: the expected score or grade, or P(yes), scaled
+            to [0, 1]; for reward models, the raw reward. `checklist`: the weighted share of criteria met, clipped to
+            [0, 1] (Rubrics as Rewards, Gunjal et al. 2025).
 
     Raises:
-        ConfigError: The method is unknown or not supported by the judge.
+        ConfigError: The method is unknown, or the judge does not support it.
     """
 
     def __init__(self, judge: Judge, method: Method = "reference", options: MethodOptions | None = None) -> None:
@@ -75,7 +75,9 @@ class AnswerRewards:
         self._options = options or MethodOptions()
         self._scale = None if judge.template.reading == "reward" else judge.format.scale
         if method == "score" and judge.template.reading == "letters":
-            raise ConfigError("method score: reading letters does not score single answers; use reference or group")
+            raise ConfigError(
+                "method score: reading letters cannot score single answers; use method reference or group"
+            )
         self.queue = JudgeQueue(self._mode(judge), judge.engine, cache_size=self._options.cache_size)
 
     def _mode(self, judge: Judge) -> BatchMode:
@@ -85,11 +87,11 @@ class AnswerRewards:
         name, options = ("single", {}) if self.method == "score" else ("pair", in_orders)
         try:
             return judge.mode(name, distribution=True, **options)
-        except ConfigError:  # other released judges' prompts do not support probabilities
+        except ConfigError:  # some released judges' prompts do not support probabilities
             return judge.mode(name, **options)
 
     def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
-        """Return the answers' rewards in order; groups must be complete."""
+        """Return one reward per answer. Pass all answers of a group in the same call."""
         if self.method in ALONE:
             known = {index: self.sample(answer) for index, answer in enumerate(answers)}
             samples = {index: sample for index, sample in known.items() if sample is not None}
@@ -109,7 +111,7 @@ class AnswerRewards:
         return None if self.method == "checklist" and not self._options.criteria else sample
 
     def reward(self, judgment: Judgment) -> float | None:
-        """Return the reward for a sample's judgment."""
+        """Convert a judgment to a reward."""
         if self.method == "checklist":
             return min(1.0, max(0.0, judgment.scores[0])) if judgment.scores else None
         if self.method != "score":
@@ -117,7 +119,7 @@ class AnswerRewards:
         return expected_score(judgment, self._scale)
 
     def close(self) -> None:
-        """Stop judging without closing the judge."""
+        """Stop the queue. The judge stays open."""
         self.queue.close()
 
     def _group_means(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
@@ -143,9 +145,9 @@ class AnswerRewards:
 
 
 class JudgeQueue:
-    """Runs one mode on one engine in a separate thread, so that callers in several threads share batches.
+    """Runs a mode in a background thread, so that requests from several threads share batches.
 
-    Successful judgments are cached (LRU) by question, answers, reference, and criteria.
+    Successful judgments are kept in an LRU cache, keyed by question, answers, reference, and criteria.
     """
 
     def __init__(self, mode: BatchMode, engine: Engine, *, cache_size: int = DEFAULT_CACHE) -> None:
@@ -163,7 +165,7 @@ class JudgeQueue:
         self._thread.start()
 
     def submit(self, sample: Sample) -> "Future[Judgment]":
-        """Request a judgment; the sample's ID is ignored.
+        """Submit a sample for judging. Its ID is ignored.
 
         Raises:
             EngineError: The engine failed, or the queue is closed.
@@ -183,7 +185,7 @@ class JudgeQueue:
             return self._pending[key]
 
     def judge(self, samples: Sequence[Sample]) -> list[Judgment]:
-        """Return the judgments in order."""
+        """Judge samples and return the judgments in order."""
         futures = [self.submit(sample) for sample in samples]
         return [future.result() for future in futures]
 
@@ -204,7 +206,7 @@ class JudgeQueue:
         try:
             for judgment in judge(self._source(), self.mode, self._engine):
                 self._finish(judgment)
-        except Exception as error:  # pass any error on to the waiting callers
+        except Exception as error:  # propagate any error to the waiting callers
             with self._lock:
                 self._broken, waiting = error, list(self._pending.values())
                 self._pending.clear()
@@ -246,7 +248,7 @@ def _key(sample: Sample) -> str:
 
 
 def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None], list[int]]:
-    """Return answer indices by question and reference."""
+    """Group answer indices by question and reference."""
     groups: dict[tuple[str, str | None], list[int]] = {}
     for index, answer in enumerate(answers):
         groups.setdefault((answer.question, answer.reference), []).append(index)

@@ -21,20 +21,19 @@ Text = str | Sequence[Mapping[str, Any]]
 
 
 class JudgeReward:
-    """Rewards completions with a judge; see `AnswerRewards`.
+    """Computes rewards for completions using a judge; see `AnswerRewards`.
 
-    A None reward gives the completion no advantage. The share of None rewards is logged as `judge_failures`.
+    Completions with a None reward get no advantage. The share of None rewards is logged as `judge_failures`.
 
     Args:
-        judge: is not closed.
+        judge: you must close it yourself.
         method: see `AnswerRewards`.
-        question: column with the question. Default: the prompt or its user message.
+        question: column with the question. If the column is missing, the prompt or its user message is used.
         reference: column with the reference answer; required for `reference`.
-        criteria: column with criteria for `checklist`: strings, or objects with `text` and `weight`.
-        options: see `MethodOptions`.
+        criteria: column with the criteria for `checklist`, as strings or as objects with `text` and `weight`.
 
     Raises:
-        ConfigError: The method is unknown or not supported by the judge.
+        ConfigError: The method is unknown, or the judge does not support it.
     """
 
     def __init__(
@@ -60,12 +59,14 @@ class JudgeReward:
         log_metric: Callable[[str, float], None] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Return the completions' rewards; TRL passes columns by name."""
+        """Return one reward per completion. TRL passes dataset columns as keyword arguments."""
         question, reference, criteria = self._columns
         if self._rewards.method == "reference" and reference not in columns:
-            raise InputError(f'the data has no column "{reference}" with reference answers; set reference=')
+            raise InputError(
+                f'the dataset has no column "{reference}"; set reference= to the column with reference answers'
+            )
         if self._rewards.method == "checklist" and criteria not in columns and not self._has_criteria:
-            raise InputError(f'the data has no column "{criteria}" with criteria; set criteria=')
+            raise InputError(f'the dataset has no column "{criteria}"; set criteria= to the column with criteria')
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
         references = columns.get(reference) or [None] * len(prompts)
         checklists = columns.get(criteria) or [None] * len(prompts)
@@ -79,7 +80,7 @@ class JudgeReward:
         return rewards
 
     def close(self) -> None:
-        """Stop judging without closing the judge."""
+        """Stop the queue. The judge stays open."""
         self._rewards.close()
 
     def _in_groups(self, own: list[RewardedAnswer]) -> list[float | None]:
@@ -94,7 +95,7 @@ class JudgeReward:
 
 
 def question_text(prompt: Text) -> str:
-    """Return a prompt's question: the string, the only user message, or all messages with their roles."""
+    """Extract the question from a prompt: the string, the only user message, or all messages with their roles."""
     if isinstance(prompt, str):
         return prompt
     messages = [message for message in prompt if message["role"] != "system"]
@@ -104,7 +105,7 @@ def question_text(prompt: Text) -> str:
 
 
 def completion_text(completion: Text) -> str:
-    """Return a completion's text, or the contents of its messages."""
+    """Return the text of a completion or of all its messages."""
     return completion if isinstance(completion, str) else "\n\n".join(map(_content, completion))
 
 

@@ -4,8 +4,8 @@
     reward.custom_reward_function.name=compute_score
     +reward.custom_reward_function.reward_kwargs.model=small-judge
 
-In verl 0.9, many concurrent tasks request one reward each and share the judge's batches. Each reward worker loads a
-judge, so use a server for large judges: `model=NAME engine=openai engine_args.base_url=URL`.
+verl 0.9 requests rewards in many concurrent tasks, which share the judge's batches. Each reward worker loads a copy of
+the judge. If the judge is large, use a server instead: `model=NAME engine=openai engine_args.base_url=URL`.
 """
 
 import asyncio
@@ -32,35 +32,35 @@ async def compute_score(
     failure_score: float | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """Reward one response.
+    """Compute the reward for one response.
 
     Args:
-        data_source: not used.
+        data_source: ignored.
         solution_str: the response.
-        ground_truth: the reference answer for `reference`.
-        extra_info: contains the question and, for `checklist`, a `criteria` list.
+        ground_truth: the reference answer, for method `reference`.
+        extra_info: contains the question and, for method `checklist`, a list of `criteria`.
         model: see `Judge`.
         engine: see `Judge`.
         method: `reference`, `score`, or `checklist`; see `AnswerRewards`.
         question: key of the question in `extra_info`.
-        failure_score: score for a response without a verdict. Default: such a response stops training.
-        options: options of `Judge`.
+        failure_score: score to return if there is no verdict. By default, an error is raised, which stops training.
+        options: options for `Judge`.
 
     Returns:
-        `score`, in [0, 1], and `judged`, 0 without a verdict.
+        `score`, which is in [0, 1], and `judged`, which is 0 if there is no verdict.
     """
     text = (extra_info or {}).get(question)
     if not isinstance(text, str):
-        raise InputError(f'extra_info has no string "{question}"; set question= to the question\'s key')
+        raise InputError(f'extra_info has no string "{question}"; set question= to the key of the question')
     reference = ground_truth if isinstance(ground_truth, str) else None
     for name in ("reward_router_address", "reward_model_tokenizer"):
         options.pop(name, None)
     rewards = _rewards(model, engine, method, json.dumps(_plain(options), sort_keys=True))
     sample = rewards.sample(RewardedAnswer(text, solution_str, reference, _plain((extra_info or {}).get("criteria"))))
     if sample is None and method == "checklist":
-        raise InputError('extra_info has no "criteria"; method "checklist" needs a list of them')
+        raise InputError('extra_info has no "criteria"; method "checklist" requires a list of criteria')
     if sample is None:
-        raise InputError('ground_truth is not a string; method "reference" needs a reference answer')
+        raise InputError('ground_truth is not a string; method "reference" requires a reference answer')
     judgment = await asyncio.wrap_future(rewards.queue.submit(sample))
     reward = rewards.reward(judgment)
     if reward is not None:
@@ -68,14 +68,16 @@ async def compute_score(
     if failure_score is None:
         failure = judgment.failure
         cause = f"{failure.code}: {failure.why or failure.text}" if failure else "no winner"
-        raise EngineError(f"no verdict on a response ({cause}), but verl needs a score; set failure_score")
+        raise EngineError(f"the judge gave no verdict ({cause}); set failure_score to use a fixed score in such cases")
     return {"score": failure_score, "judged": 0.0}
 
 
 @cache
 def _rewards(model: str | None, engine: str, method: Method, options: str) -> AnswerRewards:
     if method not in ALONE:
-        raise ConfigError(f"method {method} needs groups of answers, which verl does not provide; use reference")
+        raise ConfigError(
+            f"method {method} is not supported, because verl does not pass groups of answers; use method reference"
+        )
     return AnswerRewards(Judge(model, engine=engine, **json.loads(options)), method)
 
 

@@ -157,10 +157,10 @@ def test_another_model_under_the_same_name_is_refused(tune, cli, labels, tmp_pat
     batch = ("judgelm-batch", "labels.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model", "judge")
     code, _, err = cli(*batch)
     assert code == 1
-    assert "judge.json was made for another model" in err
+    assert "judge.json was created for a different model" in err
     assert find_card("judge").identity["sha"][:12] in err
     assert cli(*batch, "--ignore-card")[0] == 0
-    with pytest.raises(CardError, match="another model"):
+    with pytest.raises(CardError, match="different model"):
         Judge("judge", engine="scripted")
 
 

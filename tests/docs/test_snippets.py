@@ -44,10 +44,10 @@ NOT_RUN_OF_README = {
     "OPENAI_API_KEY=unused": "is for the client that follows",
     "--gpus": "needs GPUs",
     "my-model": "needs a model with a chat template",
-    "my-reward-model": "needs a reward model",
+    "my-reward-model": "requires a reward model",
     "answers.jsonl": "needs criteria",
     "agents.jsonl": "needs trajectories",
-    "--votes": "needs a judge that reasons first",
+    "--votes": "requires a judge that reasons first",
 }
 """Words of README.md's commands, whose blocks carry no mark, and why they are only parsed."""
 

@@ -224,7 +224,7 @@ def test_answers_equal_after_truncation_fail(engine):
     equal = Request(key="equal", prompt=prompt, sampling=Sampling(max_tokens=4))
     done = run(engine, [equal, *requests_of(1)])
     assert (done["equal"].finish_reasons, done["0"].finish_reasons) == (("equal_after_cut",), ("length",))
-    assert done["equal"].error == "answers 1 and 2 are equal up to the cut"
+    assert done["equal"].error == "answers 1 and 2 are identical after truncation"
 
 
 def test_unknown_engine_is_rejected():

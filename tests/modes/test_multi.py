@@ -96,7 +96,7 @@ def cut_to(tokens, before=100, place=1):
 def test_an_answer_of_which_too_little_is_left_is_not_judged():
     _, judgment = drive(Multi(min_answer_tokens=40), [cut_to(39)], sample=THREE)
     assert (judgment.verdict, judgment.failure.code, judgment.shown[0].scores) == (None, "too_long", None)
-    assert "2 would keep 39 of 100 tokens" in judgment.failure.why
+    assert "position 2 would keep only 39 of 100 tokens" in judgment.failure.why
     _, judgment = drive(Multi(min_answer_tokens=40), [cut_to(40)], sample=THREE)
     assert judgment.scores == (9, 5, 1)
     assert judgment.shown[0].truncations[0].tokens_after == 40

@@ -124,7 +124,7 @@ def test_little_mass_is_recorded_but_no_probability():
 def test_under_the_probability_rule_little_mass_is_a_failure(others):
     judgment = judged(*others, reply("8 6", lines={"8 6": 0.3}), order_rule="probability")
     assert (judgment.verdict, judgment.probability, judgment.failure.code) == (None, None, "off_grammar")
-    assert "only 0.3 of the probability" in judgment.failure.why
+    assert "only 0.3;" in judgment.failure.why
 
 
 def test_an_engine_without_probabilities_leaves_them_out_or_fails_the_rule():
@@ -251,7 +251,7 @@ def test_nothing_concluded_changes_with_a_reason(which, wanted):
     [
         (broken("error", "server gone"), "engine", "server gone"),
         (broken("too_long", "no room"), "too_long", "no room"),
-        (reply(" \n"), "off_grammar", "nothing follows the score line"),
+        (reply(" \n"), "off_grammar", "no text after the score line"),
     ],
 )
 def test_a_failed_reason_has_its_cause(completion, code, words):
@@ -319,7 +319,7 @@ def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
     ("retry", "words"),
     [
         (broken("error", "server gone"), "engine, server gone"),
-        (reply("8", finish="length"), "truncated, no end within"),
+        (reply("8", finish="length"), "truncated, the reply did not end within"),
         (reply("dunno"), "off_grammar, the first line has 0 numbers"),
     ],
 )
@@ -419,7 +419,7 @@ def test_any_other_model_can_be_asked_to_reason_first():
     with Judge("So.\n[[1]]", engine="scripted") as judge_:
         assert judge_.mode("reasoned") == Reasoned()
         assert isinstance(judge_.mode("pair"), Pairwise)
-    with pytest.raises(ConfigError, match="begins with a score line"):
+    with pytest.raises(ConfigError, match="reasoning first"):
         Reasoned(template="judgelm-v1")
 
 

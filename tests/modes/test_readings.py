@@ -102,7 +102,7 @@ def test_a_model_that_answers_something_else_has_failed():
     _, judgment = drive(YES_NO, [yes(0.24, *[0] * 5, 0.24, *[0] * 5), yes(1, *[0] * 11)])
     assert judgment.verdict is None
     assert judgment.failure.code == "off_grammar"
-    assert judgment.failure.why == "only 0.48 of the probability is on yes, no, less than half"
+    assert judgment.failure.why == "the total probability of yes, no is only 0.48; the minimum is 0.5"
 
 
 def test_an_engine_without_probabilities_is_a_failure_and_no_tie():
@@ -134,7 +134,7 @@ def test_one_answer_is_compared_with_its_reference_by_letters():
     _, judgment = drive(Single(template="letters"), [letters(0.8, 0.2), letters(0.2, 0.8)], sample=sample)
     # the reference stands first: log 4 for it in both orders
     assert judgment.verdict.score == pytest.approx(1 + 9 * 0.2)
-    with pytest.raises(InputError, match="reading letters needs"):
+    with pytest.raises(InputError, match="reading letters requires"):
         drive(Single(template="letters"), sample=replace(SAMPLE, answers=("a",)))
 
 

@@ -106,7 +106,7 @@ def test_a_reference_is_shown_where_there_is_a_place_for_it():
 
 def test_prometheus_1_always_expects_a_reference():
     assert mode_of("prometheus-1").reference == "use"
-    with pytest.raises(InputError, match="needs a reference"):
+    with pytest.raises(InputError, match="requires a reference"):
         judged("prometheus-1", "x", sample=ONE)
 
 
@@ -122,9 +122,9 @@ def test_the_samples_rubric_goes_before_the_modes_and_ours():
 @pytest.mark.parametrize(
     ("judge_name", "options", "finding"),
     [
-        ("prometheus-absolute", {"both_orders": True}, "leave --both-orders out"),
+        ("prometheus-absolute", {"both_orders": True}, "remove --both-orders"),
         ("pandalm", {"reference": "use"}, "does not support references"),
-        ("prometheus-1", {"reference": "ignore"}, "always needs a reference"),
+        ("prometheus-1", {"reference": "ignore"}, "always requires a reference"),
         ("auto-j", {"rubric": "[Is it kind?]"}, "does not support rubrics"),
         ("auto-j", {"explain": True}, "always reasons before"),
         ("pandalm", {"max_tokens": 0}, "must be above 0"),

@@ -102,11 +102,11 @@ def test_a_dialogue_is_read_with_all_its_turns_of_one_assistant():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("reward", {"template": "yes-no"}, "mode reward needs a reward model"),
+        ("reward", {"template": "yes-no"}, "mode reward requires"),
         ("reward", {"tie_threshold": 0.6}, "tie_threshold is 0.6"),
         ("reward", {"calibration_temperature": 0}, "calibration_temperature is 0.0; it must be above 0"),
-        ("conversation", {"template": "reward"}, "mode conversation: a reward model writes no text; use mode reward"),
-        ("pair", {"template": "reward", "reasons": "all"}, "a reward model cannot explain"),
+        ("conversation", {"template": "reward"}, "mode conversation: reward models; use mode reward"),
+        ("pair", {"template": "reward", "reasons": "all"}, "cannot give reasons"),
         ("pair", {"template": "reward", "criterion": "Is it short?"}, "template reward does not support criteria"),
         ("pair", {"template": "reward", "retry_unparseable": True}, "retry_unparseable"),
     ],

@@ -73,7 +73,7 @@ def test_a_level_without_a_score_is_missing_and_no_failure():
 def test_a_judgment_of_missing_values_alone_has_no_grade():
     _, judgment = rated("na", mode=own(dimensions=["step"]))
     assert (judgment.verdict, judgment.failure.code) == (None, "out_of_range")
-    assert "no dimension has a level" in judgment.failure.why
+    assert "no dimension was rated" in judgment.failure.why
 
 
 def test_ones_own_dimensions_and_the_papers_can_be_mixed():
@@ -100,7 +100,7 @@ def test_the_example_is_a_rubric():
     ("options", "finding"),
     [
         ({"dimensions": ["helpfulnes"]}, "did you mean helpfulness"),
-        ({"dimensions": ["helpfulness", "helpfulness"]}, "one is listed twice"),
+        ({"dimensions": ["helpfulness", "helpfulness"]}, "listed twice"),
         ({"rubric": {"helpfulness": OWN["tone"]}}, "one of the paper's dimensions"),
         ({"rubric": {"tone": OWN["tone"] | {"weight": 2}}}, "rubric.tone.weight: Unexpected keyword argument"),
         ({"rubric": {"tone": {"question": "x"}}}, "rubric.tone.levels"),
@@ -178,7 +178,7 @@ def test_ones_own_dimension_has_the_papers_form():
     ("levels", "finding"),
     [
         ({"good": 1}, "at least two levels"),
-        ({"good": 1, "bad": 1}, "all different"),
+        ({"good": 1, "bad": 1}, "no two scores"),
         ({"good": 0, "bad": -1}, "must be above 0"),
         ({"good": 1, "Good.": 2}, "duplicates another level"),
         ({"": 1, "bad": 2}, "empty"),

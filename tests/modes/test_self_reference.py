@@ -68,8 +68,8 @@ def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
     [
         ([{"text": "a"}], "expected 3 solves, got 1"),
         ("abc", "expected a list of {text, answer}"),
-        (["a", "b", "c"], "a solve has no text"),
-        ([{"text": "a", "answer": 18}] * 3, "a solve's answer is not a string"),
+        (["a", "b", "c"], "has no text"),
+        ([{"text": "a", "answer": 18}] * 3, "is not a string"),
     ],
 )
 def test_what_is_no_solve_is_refused_by_name(solves, finding):

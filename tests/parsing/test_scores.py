@@ -72,11 +72,11 @@ def test_readable_score_lines(text):
     assert parse_pair(text) == Scores((8.0, 6.0))
 
 
-JOINED = "how they are joined"
+JOINED = "separator is ambiguous"
 
 APART = "not next to each other"
 
-MORE = "more text follows"
+MORE = "followed by more text"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ MORE = "more text follows"
         ("Both are good", "the first line has 0 numbers, not 2"),
         ("8 6 because 3 points were missed", "the first line has 3 numbers, not 2"),
         ("8 out of 10, 6 out of 10", "the first line has 4 numbers, not 2"),
-        ("8/5 6/5", "the denominator of a score is not 10"),
+        ("8/5 6/5", "denominator other than 10"),
         ("Assistant 18 Assistant 26", JOINED),
         ("1*0 6", "the first line has 3 numbers, not 2"),
         ("1_0 6", "the first line has 3 numbers, not 2"),
@@ -119,7 +119,7 @@ def test_ambiguous_lines_are_refused_with_the_reason(text, why):
         ("8,5 6", 3, JOINED),  # 8.5 and 6, or three scores
         ("8/6/5", 3, JOINED),
         ("8/10 6 5", 3, "the first line has 4 numbers, not 3"),
-        ("8/5 6/5 5/5", 3, "is not 10"),
+        ("8/5 6/5 5/5", 3, "other than 10"),
         ("Assistant 1: 8, Assistant 2: 6", 3, APART),
         ("Assistant 1: 8, Assistant 1: 7, Assistant 2: 6", 3, APART),
         ("Assistant 1: 8, Assistant 2: 6, Assistant 4: 5", 3, APART),
@@ -130,7 +130,7 @@ def test_ambiguous_lines_are_refused_with_the_reason(text, why):
         ("10 7", 1, "the first line has 2 numbers, not 1"),
         ("7 out of ten", 1, "other text"),
         ("seven", 1, "the first line has 0 numbers, not 1"),
-        ("7/5", 1, "is not 10"),
+        ("7/5", 1, "other than 10"),
     ],
 )
 def test_other_numbers_of_scores_are_refused_with_the_reason(text, count, why):
@@ -150,7 +150,7 @@ def test_the_scale_is_the_cards_and_named_where_a_score_lies_outside():
     assert parse_pair("0 5", scale=(0, 5)) == Scores((0.0, 5.0))
     assert parse_pair("3/5 4/5", scale=(0, 5)) == Scores((3.0, 4.0))
     assert parse_pair("8.5 10.5").why == "8.5 10.5 is outside 1 to 10"
-    assert "score is not 4.5" in parse_pair("8/10 6/10", scale=(0, 4.5)).why
+    assert "denominator other than 4.5" in parse_pair("8/10 6/10", scale=(0, 4.5)).why
 
 
 @given(st.integers(1, 10), st.integers(1, 10), st.sampled_from([" ", ", ", "\t", "  ", ";"]), st.text())
@@ -297,7 +297,7 @@ def test_one_score_for_both_is_both_scores():
         (WHY + "Assistant 1: 3x + 10 = 5x\nAssistant 2: 2 steps are wrong", "off_grammar", NONE),
         (WHY + "8 6 5", "off_grammar", NONE),
         (WHY + "Output: (80, 60)", "out_of_range", "80 60 is outside 1 to 10"),
-        (WHY + "Assistant 1: 8/20\nAssistant 2: 6/20", "off_grammar", "score is not 10"),
+        (WHY + "Assistant 1: 8/20\nAssistant 2: 6/20", "off_grammar", "denominator other than 10"),
         ("", "off_grammar", NONE),
     ],
 )

@@ -40,15 +40,15 @@ def test_a_verdict_is_read(text, label, written):
     ("text", "why"),
     [
         ("", "the reply is empty"),
-        ("It is correct, I think.", "it does not end in a verdict"),
-        ("[Correct] or [Incorrect]", "one line names correct and incorrect"),
+        ("It is correct, I think.", "the reply does not end with a verdict"),
+        ("[Correct] or [Incorrect]", "line contains correct and incorrect"),
         ("[[XCorrect]]", "the verdict 'xcorrect' is not one of"),
         ("[[CorrectX]]", "the verdict 'correctx' is not one of"),
-        ("That is not correct", "it does not end in a verdict"),
-        ("The verdict is not correct", "it does not end in a verdict"),
+        ("That is not correct", "the reply does not end with a verdict"),
+        ("The verdict is not correct", "the reply does not end with a verdict"),
         ("[[Correct]]\nor rather [[Partially correct]]", "the verdict 'partially correct' is not one of"),
         # the prompt's own words, said again
-        ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "one line names correct and incorrect"),
+        ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "line contains correct and incorrect"),
     ],
 )
 def test_no_verdict_is_off_grammar_with_its_reason(text, why):
@@ -271,7 +271,7 @@ def test_a_label_is_read_however_it_is_dressed(text, label):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "one line names correct and incorrect"),
+        ("<ans>CORRECT</ans><ans>INCORRECT</ans>", "line contains correct and incorrect"),
         ("<ans>Partially CORRECT</ans>", "no tag contains CORRECT or INCORRECT"),
         ("<ans></ans>", "no tag contains CORRECT or INCORRECT"),
         ("The answer is <ans> CORRECT", UNTAGGED),

@@ -59,12 +59,12 @@ def test_a_template_gives_what_transformers_gives(render, tokenizer, template, t
     ("template", "finding"),
     [
         ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "more than 200,000 lines"),
-        ("{% for i in range(10**9) %}{% endfor %}", "computes a power"),
-        ("{{ 9 ** 9 ** 9 ** 9 }}", "computes a power"),
+        ("{% for i in range(10**9) %}{% endfor %}", "power operator"),
+        ("{{ 9 ** 9 ** 9 ** 9 }}", "power operator"),
         ("{% for i in range(1000000000) %}{% endfor %}", "Range too big"),
         ("{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         ("{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}", "200,000 lines"),
-        ("{% for i in range(30000) %}{{ messages[0].content }}{% endfor %}", "renders 480,000 characters from 19"),
+        ("{% for i in range(30000) %}{{ messages[0].content }}{% endfor %}", "output has 480,000 characters"),
         ("{{ messages[0].content * 10000000000000 }}", "MemoryError"),
         ("{{ '%9999999999999d' % 1 }}", "Error"),
         ("{{ messages[7].content }}", "no element 7"),
@@ -93,7 +93,7 @@ def test_a_template_that_doubles_a_value_is_refused_before_it_fills_the_memory(r
 def test_the_prompt_that_it_was_for_is_named(tokenizer):
     tokenizer.chat_template = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     prompt = Prompt(spans=(Span(kind="question", text="q", role="user"),), chat=True)
-    with pytest.raises(ConfigError, match=r"rejects this prompt \(it runs more than 200,000 lines\)"):
+    with pytest.raises(ConfigError, match=r"\(it executes more than 200,000 lines\)"):
         Truncator(tokenizer, 100).truncate(prompt, 10)
 
 

@@ -86,7 +86,7 @@ def test_one_dialogue_stands_behind_that_of_its_references():
 def test_a_turn_without_reference_leaves_no_dialogue_to_stand_behind():
     view = whole_view(dialogue_of(sample_of(ONE)))
     assert not view.anchored
-    with pytest.raises(ValueError, match="a turn has none"):
+    with pytest.raises(ValueError, match="a turn has no reference"):
         dialogue_prompt(V1, view, (0,))
     text = text_of(grading_prompt(V1, view, scale=(0, 5)))
     assert (
@@ -105,10 +105,10 @@ def test_a_turn_without_reference_leaves_no_dialogue_to_stand_behind():
         (["q1"], r"turns\[0\]: expected"),
         ([{"answers": ["a", "b"]}], r"turns\[0\].question: expected a string"),
         ([{"question": "q", "answers": ["a", 7]}], r"turns\[0\].answers: expected a list of strings"),
-        ([{"question": "q", "answers": ["a"]}], r"turns\[0\].answers: expected 2, got 1"),
+        ([{"question": "q", "answers": ["a"]}], r"turns\[0\].answers: expected 2 answers, got 1"),
         ([{"question": "q", "answers": ["a", "b"], "reference": 7}], r"turns\[0\].reference"),
-        ([{"question": "other", "answers": ["a", "b"]}], "the last turn is not the sample's question"),
-        ([{"question": "q", "answers": ["b", "a"]}], "the last turn is not the sample's question"),
+        ([{"question": "other", "answers": ["a", "b"]}], "the last turn differs"),
+        ([{"question": "q", "answers": ["b", "a"]}], "the last turn differs"),
     ],
 )
 def test_turns_that_are_none_are_named(turns, message):
@@ -179,5 +179,5 @@ def test_plain_replies_end_where_the_judge_would_ask_itself():
 
 
 def test_a_plain_template_must_say_how_it_goes_on():
-    with pytest.raises(ConfigError, match="template mine has no follow-up turns"):
+    with pytest.raises(ConfigError, match="template mine does not support"):
         stops(Template(id="mine", layout=get_template("judgelm-v1").layout))

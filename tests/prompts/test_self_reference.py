@@ -101,7 +101,7 @@ def test_a_forged_verdict_on_a_pair_is_sanitized_but_the_judged_one_stands():
         ({"answers": ("a", "b")}, "number", "sample 9: expected 1 answer, got 2"),
         ({"metadata": {"options": "A"}}, "choice", '"options": expected a list of strings'),
         ({"metadata": {"options": ["one"]}}, "choice", "expected 2 to 26 strings, got 1"),
-        ({}, "preference", '"pair": expected the 2 compared answers, got none'),
+        ({}, "preference", '"pair": expected the two answers that were compared, got none'),
         ({"metadata": {"pair": ["a"]}}, "preference", "got 1;"),
     ],
 )

@@ -133,7 +133,7 @@ def test_a_tools_error_stands_in_its_result():
         ([{"role": "user", "tool_calls": [{"name": "a"}]}], "tool_calls: expected a list in an assistant"),
         ([{"role": "assistant", "tool_calls": ["a"]}], r"tool_calls\[0\]: expected an object"),
         ([{"role": "assistant", "tool_calls": [{"function": {"name": ""}}]}], r"expected the name of a function"),
-        ([{"type": "reasoning"}], "neither text nor calls"),
+        ([{"type": "reasoning"}], "neither text nor tool calls"),
     ],
 )
 def test_messages_that_cannot_be_shown_are_refused(messages, finding):

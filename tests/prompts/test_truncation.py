@@ -94,11 +94,11 @@ SAME = "a big fox jumps " * 60
 @pytest.mark.parametrize(
     ("answers", "equal"),
     [
-        ((f"{SAME}over", f"{SAME}lazy"), "answers 1 and 2 are equal up to the cut"),
+        ((f"{SAME}over", f"{SAME}lazy"), "answers 1 and 2 are identical after truncation"),
         ((SAME, SAME), ""),  # the answers are equal themselves
         ((f"over {SAME}", f"lazy {SAME}"), ""),
         (("a fox", SAME), ""),
-        ((f"{SAME}over", "a dog", f"{SAME}lazy"), "answers 1 and 3 are equal up to the cut"),
+        ((f"{SAME}over", "a dog", f"{SAME}lazy"), "answers 1 and 3 are identical after truncation"),
     ],
 )
 def test_answers_that_are_equal_after_the_cut_are_not_shown(tokenizer, answers, equal):
@@ -181,5 +181,5 @@ def test_a_chat_that_the_tokenizer_cannot_take_says_so(tokenizer, template):
     chat = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
     chat.chat_template = template
     prompt = get_template("judgelm-chat").render(Sample(id="1", question="q", answers=("a", "b")), (0, 1), None)
-    with pytest.raises(ConfigError, match="use a plain --template"):
+    with pytest.raises(ConfigError, match="use a plain-text --template"):
         Truncator(chat, 3000).truncate(prompt, 8)

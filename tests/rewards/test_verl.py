@@ -45,7 +45,7 @@ def test_many_responses_share_the_judge():
 
 
 def test_without_a_verdict_there_is_no_score_unless_the_user_says_which():
-    with pytest.raises(EngineError, match=r"no verdict on a response \(off_grammar: .*failure_score"):
+    with pytest.raises(EngineError, match=r"no verdict \(off_grammar: .*failure_score"):
         score(model="nonsense")
     assert score(model="nonsense", failure_score=0.5) == {"score": 0.5, "judged": 0.0}
 

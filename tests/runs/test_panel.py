@@ -152,7 +152,7 @@ def test_labels_without_a_majority_are_undecided():
     labels = [Opinion(verdict=LabelVerdict(label=label)) for label in ("correct", "incorrect", "correct")]
     assert combine(labels, "vote", comparable=True).verdict == LabelVerdict(label="correct")
     split = combine(labels[:2], "vote", comparable=True)
-    assert (split.code, split.why) == ("undecided", "a split vote: correct 1, incorrect 1")
+    assert (split.code, split.why) == ("undecided", "the vote was split: correct 1, incorrect 1")
 
 
 def test_the_mean_can_overrule_the_votes():

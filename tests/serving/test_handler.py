@@ -115,7 +115,7 @@ def test_a_reason_that_cannot_be_had_is_said_and_costs_no_verdict():
     with handler_of(KnownEngine(reason=""), reasons=True) as handler:
         found = ask(handler, pandalm("a", "b"))
         assert verdicts(found) in (["1"], ["2"], ["Tie"])
-        assert found.notes == ("the judge did not return a valid reason: off_grammar, nothing follows the score line",)
+        assert found.notes == ("the judge's reason: off_grammar, there is no text",)
 
 
 def together(handler, *works):

@@ -297,7 +297,7 @@ def test_what_cannot_be_studied_is_refused(samples, runs, options, finding):
 
 
 def test_answers_and_judgments_of_another_kind_are_refused():
-    with pytest.raises(InputError, match="sample x: expected one answer and a reference, got 2 answers"):
+    with pytest.raises(InputError, match="sample x: expected one answer and a reference, got 2 answer"):
         qa_answers([Sample(id="x", question="?", answers=("a", "b"), reference="c")])
     with pytest.raises(InputError, match="judgment a: mode grade does not label"):
         study(FOUR, [QaRun(judge="q", judgments={"a": graded("a", 3, "grade")})])

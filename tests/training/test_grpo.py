@@ -174,7 +174,7 @@ def parsed(tmp_path, **options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "judgelm-compact"}, "begins with a score line"),
+        ({"template": "judgelm-compact"}, "reasoning first"),
         (
             {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
             "gives 1 prompts with 4 replies each",

@@ -55,7 +55,7 @@ def test_a_system_message_goes_before_the_first_question():
             'field "answers": expected a list of strings, but the list contains the number 7',
         ),
         ({"turns": [TURNS[0] | {"answers": ["a"]}, TURNS[1]]}, r"d.jsonl:7: turns\[0\].answers: expected 2"),
-        ({"turns": TURNS, "question": "another"}, "d.jsonl:7: turns: the last turn is not the sample's question"),
+        ({"turns": TURNS, "question": "another"}, "d.jsonl:7: turns: the last turn differs"),
         ({"conversation_a": said("q", "a"), "conversation_b": said("p", "b")}, "the user's turns differ"),
         ({"conversation_a": said("q", "a"), "conversation_b": said("q", "b", "r")}, '_b": expected alternating user'),
         ({"conversation_a": said("q", "a")}, 'field "conversation_b" is missing'),

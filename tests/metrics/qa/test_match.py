@@ -85,7 +85,7 @@ def test_scores_are_shares_and_an_answer_matches_itself(predicted, gold, rules):
 
 def test_a_match_with_nothing_is_undefined():
     for golds in ([], [()]):
-        with pytest.raises(ValueError, match="needs a gold answer"):
+        with pytest.raises(ValueError, match="requires a gold answer"):
             match("x", golds, "drop")
     with pytest.raises(ValueError, match="has no span"):
         drop_f1((), ("x",))
