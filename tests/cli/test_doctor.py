@@ -52,9 +52,9 @@ def test_without_problems_the_exit_code_is_0_and_json_is_valid():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--set", "max_length=1"), "need --train"),
+        (("--set", "max_length=1"), "require --train"),
         (("--train", "nowhere.yaml"), "nowhere.yaml: cannot read"),
-        (("--gpus", "8", "--gpu-memory", "80"), "need --train"),
+        (("--gpus", "8", "--gpu-memory", "80"), "require --train"),
     ],
 )
 def test_conflicting_options_are_refused_first(cli, arguments, words):

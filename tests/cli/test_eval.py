@@ -179,7 +179,7 @@ def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
     out = judged / "report.html"
     asked = (judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--bootstrap", "100")
     code, _, err = cli("judgelm", "report", *asked, "-o", out)
-    assert (code, f"report in {out}" in err) == (0, True)
+    assert (code, f"report to {out}" in err) == (0, True)
     assert cli("judgelm", "report", *asked, "-o", out, "-q", "--json", judged / "r.json") == (0, "", "")
     assert json.loads((judged / "r.json").read_text()) == numbers(cli, *asked[:3])
     assert cli("judgelm", "eval", *asked, "--quiet") == (0, "", "")

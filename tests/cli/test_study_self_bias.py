@@ -53,7 +53,7 @@ def test_the_command_writes_the_study_and_prints_json(study, ratings, tmp_path):
     assert first["judge"] == first["model"] == "left"
     assert first["debiased"] == pytest.approx(first["reference"])
     families.write_text("pair: left\n")
-    assert "family pair: expected a list of names" in study(*ratings, "--families", families)
+    assert "family pair: expected a list of strings" in study(*ratings, "--families", families)
 
 
 def test_run_files_of_rubrics_are_ratings_too(study, tmp_path):

@@ -83,7 +83,7 @@ def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
 def test_the_summary_says_when_an_engine_gave_no_probabilities():
     text = shown(summary_table(RunStats(judged=2), Pairwise(distribution=True), {}))
     assert "with P(first better) │ 0 of 2" in text
-    assert "without: the engine gave no probabilities │ 2" in text
+    assert "without: the engine returned no probabilities │ 2" in text
 
 
 def sample(i):

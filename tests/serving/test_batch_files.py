@@ -123,7 +123,7 @@ def test_options_that_requests_do_not_take_are_refused(tmp_path, capsys, options
     (tmp_path / "requests.jsonl").write_text(line("a", review()))
     command = (tmp_path / "requests.jsonl", "-o", tmp_path / "out.jsonl", "--engine", "scripted", "--model", "8 6")
     assert exit_code("judgelm-batch", *command, *options) == 1
-    assert f"{options[0]} does not apply to Batch API input" in capsys.readouterr().err
+    assert f"{options[0]} cannot be used with Batch API input" in capsys.readouterr().err
 
 
 def test_prompts_of_the_users_own_are_answered(answer, tmp_path):
