@@ -170,7 +170,7 @@ def test_exclusions_and_other_order_rules_are_reported(cli, judged, again):
         "agreement, mean of both orders",
         "by kind",
         "Brier score",
-        "0 labels that are ties, 1 pairs without a probability",
+        "0 tied labels, 1 pairs without a probability",
     ):
         assert line in out
 

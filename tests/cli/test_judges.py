@@ -36,7 +36,7 @@ def test_a_base_is_installed_from_the_users_file_and_nothing_else(cli, judge_cac
     code, _, err = cli(*install, "--from", tmp_path / "other.gguf")
     assert code == 1
     assert "base: Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), Apache-2.0, from " in err
-    assert "after dequantisation; judging takes 3 GB of memory" in err
+    assert "after dequantisation; judging requires 3 GB of memory" in err
     assert "other.gguf: not qwen2.5-coder-0.5b-instruct-q4_k_m.gguf; expected sha256 1d9614638d18" in err
 
 

@@ -113,9 +113,9 @@ def test_the_same_file_is_answered_without_a_server_and_resumed(answer, tmp_path
     requests.write_text(line("a", review()) + line("b", HELLO))
     code, again, said = answer()
     assert (code, again["a"], again["b"]["status_code"]) == (2, results["a"], 400)
-    assert "0 answered, 1 refused, 1 before" in said
+    assert "0 answered, 1 rejected, 1 answered before" in said
     code, _, said = answer(reply="6 6\n")
-    assert (code, "holds results of another judge" in said) == (1, True)
+    assert (code, "contains results from a different judge" in said) == (1, True)
 
 
 @pytest.mark.parametrize("options", [("--mode", "single"), ("--reasons", "all"), ("--limit", "1"), ("--workers", "2")])
