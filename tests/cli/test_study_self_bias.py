@@ -85,7 +85,7 @@ def test_run_files_of_rubrics_are_ratings_too(study, tmp_path):
     result = study(tmp_path / "human.csv", *runs, "--no-checks", "--rows", tmp_path / "rows.jsonl")
     assert own_effects(result) == pytest.approx([0.2, 0.2])
     assert result["counts"]["ratings without a score"] == 2
-    assert "needs the judged rows" in study(tmp_path / "human.csv", *runs)
+    assert "requires the judged rows" in study(tmp_path / "human.csv", *runs)
 
 
 def test_a_run_without_a_model_of_the_answer_is_refused(study, tmp_path):
