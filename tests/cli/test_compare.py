@@ -100,7 +100,7 @@ def test_files_of_answers_are_models_too(compare):
     code, out, err = compare(models=("a.jsonl", "other=b.jsonl"))
     assert code == 0, err
     assert "a beats other on 100.0 %" in out
-    assert "answers of other: cost and time were not recorded" in out
+    assert "other's answers: cost and time were not recorded" in out
     outputs = [{"instruction": f"What is {i}?", "output": "Paris", "generator": "m"} for i in range(20)]
     write_rows("outputs.jsonl", outputs)
     write_rows("questions.jsonl", [{"instruction": f"What is {i}?"} for i in range(20)])

@@ -59,7 +59,7 @@ def test_compare_judges(study, files):
     [
         (["a.jsonl", "a.jsonl"], ["one", "two"], ""),
         (["a.jsonl", "a.jsonl"], [], "use --name to name each file"),
-        (["a.jsonl", "a.jsonl"], ["one"], "got 1 for 2 files"),
+        (["a.jsonl", "a.jsonl"], ["one"], "got 1 names for 2 files"),
         (["a.jsonl"], [], "expected at least two files"),
     ],
 )

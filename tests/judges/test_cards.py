@@ -40,7 +40,7 @@ GB = 10**9
     [
         (6, 0, True, "qwen-1.5b", "no model is named"),
         (5, 0, True, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 5.0 GB are free"),
-        (6, 0, False, "small-judge", "no model is named, and qwen-1.5b needs bfloat16 instructions"),
+        (6, 0, False, "small-judge", "no model is named, and qwen-1.5b requires bfloat16 instructions"),
         (1, 5, False, "qwen-1.5b", "no model is named"),
         (1, 4, False, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 1.0 GB are free"),
     ],
