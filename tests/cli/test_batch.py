@@ -154,7 +154,7 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         (["{empty}", "-o", "out.jsonl", *SCRIPTED, "8 6"], "empty"),
         ([*TRY, "--config", "{bad_yaml}"], "unknown option modle"),
         (["{pairs}", "-o", "-", *SCRIPTED, "8 6", "--json", "-"], "already go to standard output"),
-        ([*TRY, "--retry-unparseable"], "which the scripted engine lacks"),
+        ([*TRY, "--retry-unparseable"], "which the scripted engine does not support"),
         ([*TRY, "--tie-threshold", "0.7"], "Invalid value for '--tie-threshold'"),
         ([*TRY, "--engine-arg", "=3"], "expected KEY=VALUE"),
         ([*TRY, "--engine-arg", "a=1", "--engine-arg", "a=2"], "a is given twice"),
@@ -208,7 +208,7 @@ def test_two_runs_cannot_write_one_file(batch, pairs, out):
     with Appender(out):
         code, _, err = batch(pairs(2))
     assert code == 1
-    assert "another process is writing this file" in err
+    assert "another process is writing to this file" in err
 
 
 def test_a_moved_model_continues_the_run_and_another_window_does_not(cli, pairs, tmp_path, tiny_model, out):

@@ -267,7 +267,7 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        (("pairs.jsonl", "-o", "pairs.jsonl"), "would overwrite its own input"),
+        (("pairs.jsonl", "-o", "pairs.jsonl"), "would overwrite the input"),
         (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),

@@ -32,7 +32,9 @@ def test_problems_are_listed_and_set_the_exit_code(tmp_path):
     states = {package["name"]: package["state"] for package in report["packages"]}
     assert (states["trl"], states["statsmodels"], states["torch"]) == ("out_of_range", "broken", "ok")
     first, _, last = printed.partition("to fix")
-    assert "trl 0.1 is outside judgelm's range >=1.16,<1.17; run: pip install 'trl>=1.16,<1.17'" in last
+    assert (
+        "trl 0.1 is outside the range supported by judgelm (>=1.16,<1.17); run: pip install 'trl>=1.16,<1.17'" in last
+    )
     assert "statsmodels 0.15 cannot be imported: OSError: libnothing.so: no such file" in last
     assert all(finding in last for finding in report["mend"])
     assert report["engine"]["why"].split()[0] in first

@@ -194,4 +194,4 @@ def test_the_input_of_the_run_is_never_overwritten(cli, judged, tmp_path):
     table, run = judged(PAIRS)
     code, _, error = cli("judgelm", "export", run, "-o", table, "--overwrite")
     assert (code, table.read_text()) == (1, PAIRS)
-    assert "overwrite its own input" in error
+    assert "overwrite the input" in error
