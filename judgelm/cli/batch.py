@@ -53,14 +53,14 @@ def batch(
     """Judge pairs or single answers with a local judge.
 
     Options:
-        inputs: Files or folders (JSONL, JSON, CSV, TSV or Parquet, optionally compressed), two AlpacaEval output
+        inputs: Files or folders (JSONL, JSON, CSV, TSV, or Parquet; may be compressed), two AlpacaEval output
             files, or - for standard input.
         out: JSONL file for the judgments, or for the results of Batch API input. Use - for standard output, which
             cannot be resumed.
         prompts: For Batch API input, a YAML file that describes your own judge prompts.
 
     Model and engine:
-        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges) or name on a server. Default:
+        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
             qwen-1.5b.
         cascade: Use two judges instead of --model; the second judges the pairs that the first is unsure about.
         cascade_band: The first judge is unsure if P(first better) is between LOW and HIGH. Default: 0.3,0.7.

@@ -75,8 +75,8 @@ def compare_command(
     Options:
         model_a: The model whose win rate is reported.
         model_b: The model to compare it with.
-        questions: File of questions, or alpaca-eval, arena-hard or mt-bench to download one.
-        out: Folder for answers, pairs, judgments and the page. Run the same command again to resume.
+        questions: File of questions, or alpaca-eval, arena-hard, or mt-bench to download one.
+        out: Folder for answers, pairs, judgments, and the page. Run the same command again to resume.
         judge: The judge; the model and engine options apply to it. Default: qwen-1.5b.
         labels: Human verdicts for some pairs in FOLDER/pairs.jsonl: rows with an id and a winner (1 is MODEL_A).
         bootstrap: Number of bootstrap resamples per interval.
@@ -91,7 +91,7 @@ def compare_command(
 
     Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
     """
-    from judgelm.cli.evaluation import load_manifest  # loads scikit-learn, statsmodels and matplotlib
+    from judgelm.cli.evaluation import load_manifest  # loads scikit-learn, statsmodels, and matplotlib
     from judgelm.cli.run import checked_mode
     from judgelm.metrics.resampling import Resampling
     from judgelm.reports.study import write_study

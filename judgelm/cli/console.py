@@ -1,4 +1,4 @@
-"""Messages, errors, configuration files and progress, shared by all commands.
+"""Messages, errors, configuration files, and progress, shared by all commands.
 
 Terminal output is escaped with `printable`. Machine-readable output (`--json -`, judgments on standard output) is
 written unchanged with `typer.echo`.
@@ -53,7 +53,7 @@ _ODD = re.compile(r"[^ -~]")
 
 
 def printable(text: str) -> str:
-    r"""Escape control, bidirectional, invisible and unassigned characters, such as `\x1b` or `\u202e`."""
+    r"""Escape control, bidirectional, invisible, and unassigned characters, such as `\x1b` or `\u202e`."""
     return text if text.isascii() and text.isprintable() else _ODD.sub(_escaped, text)
 
 
@@ -177,7 +177,7 @@ def run_app(app: typer.Typer) -> None:
 
 @contextmanager
 def escaped_diagnostics() -> Iterator[None]:
-    """Escape warnings, log messages and tracebacks (tracebacks until the process exits)."""
+    """Escape warnings, log messages, and tracebacks (tracebacks until the process exits)."""
 
     def print_traceback(error: BaseException | None) -> None:
         echo("".join(traceback.format_exception(error)).rstrip("\n"), err=True)

@@ -72,7 +72,7 @@ def doctor(
     Memory for fine-tuning:
         train: Estimate the memory for the training run in this YAML file, without loading weights.
         changes: Override a field of the YAML file. Repeatable.
-        shape: Use the shape of a known model: llama-7b, llama-13b or llama-33b.
+        shape: Use the shape of a known model: llama-7b, llama-13b, or llama-33b.
         gpus: Total number of GPUs across all machines.
         sharding: Sharding strategy from the accelerate config; ddp does not shard.
         gpu_memory: Memory per GPU in GiB.
@@ -97,7 +97,7 @@ def doctor(
         _finish(*_print_memory(report, f"{gpus} GPUs, {sharding}", gpu_memory, out), json_out)
         return
     if shape or gpus > 1 or gpu_memory or changes:
-        raise ConfigError("--shape, --gpus, --gpu-memory and --set require --train FILE")
+        raise ConfigError("--shape, --gpus, --gpu-memory, and --set require --train FILE")
     machine = _Report()
     out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", soft_wrap=True)
     _examine_packages(machine, out)

@@ -39,14 +39,14 @@ def export_command(
     rows_as: LabelOptions,
     results: Results,
 ) -> None:
-    """Export the judged rows with their verdicts, probabilities and reasons to CSV, Parquet or Excel.
+    """Export the judged rows with their verdicts, probabilities, and reasons to CSV, Parquet, or Excel.
 
     Columns and rows keep the order of the input. Rows without a judgment are marked "not judged".
 
     Options:
         judgments: Run file to export.
         samples: File that was judged. If it is not given, the rows contain only the id.
-        to: Output format: csv, parquet or xlsx. Default: determined by the extension of --out.
+        to: Output format: csv, parquet, or xlsx. Default: determined by the extension of --out.
         out: Output file. Default: next to the run file.
         escape_formulas: For CSV, add an apostrophe to text that a spreadsheet would treat as a formula (=1+1).
         overwrite: Replace an existing file.

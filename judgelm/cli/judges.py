@@ -1,4 +1,4 @@
-"""`judgelm judges`: list, show and install judges, and create cards for other models."""
+"""`judgelm judges`: list, show, and install judges, and create cards for other models."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -62,7 +62,7 @@ def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
 def show_command(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_names)], json_out: JsonOut = None
 ) -> None:
-    """Show the weights, licences, memory and tasks of a judge, and what was verified.
+    """Show the weights, licences, memory, and tasks of a judge, and what was verified.
 
     Options:
         name: Name of the judge.
@@ -142,7 +142,7 @@ def new_command(
         template: Template the model was trained with.
         scale: Lowest and highest score.
         step: Step between scores.
-        reference: Whether the training prompts contained references: without, with or both.
+        reference: Whether the training prompts contained references: without, with, or both.
 
     Examples:
         judgelm judges new my-judge --template judgelm-v1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def names_of(place: str) -> Callable[[], list[str]]:
-    """Return a completion function that lists `module:name`, a collection or a function that returns one."""
+    """Return a completion function that lists `module:name`, a collection, or a function that returns one."""
     module, _, name = place.partition(":")
 
     def names() -> list[str]:
@@ -76,7 +76,7 @@ class EngineFlags:
     Model and engine:
         engine_arg: Extra argument for the engine, with a YAML value. Repeatable.
         adapter: PEFT adapter to apply to the model.
-        dtype: auto, float32, bfloat16 or float16; auto uses the checkpoint's dtype, or float32 on CPUs where that is
+        dtype: auto, float32, bfloat16, or float16; auto uses the checkpoint's dtype, or float32 on CPUs where that is
             faster.
         device: Device to run on: auto, cpu, cuda, cuda:0, ...
         quantization: Quantise the weights with bitsandbytes: 4bit or 8bit.
@@ -84,8 +84,8 @@ class EngineFlags:
         max_num_batched_tokens: Maximum number of tokens per forward pass.
         max_num_seqs: Maximum number of sequences in flight.
         max_model_len: Maximum context length in tokens.
-        thinking: Turn thinking on or off; with absent, the chat template does not receive the argument. Default: set
-            by the judge's card.
+        thinking: Turn thinking on or off, or use absent to omit the argument to the chat template. Default: set by the
+            judge's card.
         thinking_tokens: Maximum number of thinking tokens before the reply; capped at half the context window.
         trust_remote_code: Allow Python code from the model's repository to run.
     """
@@ -124,8 +124,8 @@ class JudgeOptions(EngineFlags):
     """Options for a judge and its engine.
 
     Judging:
-        reading: How to get the verdict: from written scores (score-line), token probabilities (letters, yes-no or
-            grade) or a reward model (reward). Default: set by the judge's card, otherwise yes-no.
+        reading: How to get the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
+            grade), or a reward model (reward). Default: set by the judge's card, otherwise yes-no.
         template: Prompt template. Default: set by the judge's card, otherwise by the reading.
         card: Use the card of this released judge (see judgelm judges). Default: detected from the hub id or folder.
     """
@@ -166,7 +166,7 @@ class ColumnOptions:
     """Options for commands that read rows.
 
     Options:
-        column: Name of a field's column in the file, for example question=prompt. Repeatable. Saved with the run.
+        column: Column to use for a field, for example question=prompt. Repeatable. Saved with the run.
         sheet: Name or number of the Excel sheet. Saved with the run.
     """
 
@@ -175,7 +175,7 @@ class ColumnOptions:
 
     @property
     def reading(self) -> "Reading":
-        """Return the column names, sheet and label code from the options."""
+        """Return the column names, sheet, and label code from the options."""
         from judgelm.data.samples import Reading, parse_columns
 
         code: str | None = getattr(self, "label_code", None)  # an option of LabelOptions only
@@ -283,13 +283,13 @@ class ModeFlags:
     """Options for pair mode, and for other modes with a field of the same name.
 
     Judging:
-        order_rule: How to combine the two orders: by mean score, given (use the first order), tie (if they conflict)
+        order_rule: How to combine the two orders: mean score, given (the first order), tie (if the orders conflict),
             or probability.
-        tie_threshold: Call a tie if P(first better) is this close to 0.5 (rule probability; readings letters, yes-no
-            and grade). Default: 0.05 for score lines, otherwise set by the judge's card or 0.
-        criterion: Criterion to judge by, in your own words (readings letters, yes-no and grade).
+        tie_threshold: Call a tie if P(first better) is this close to 0.5. Used by order rule probability and readings
+            letters, yes-no, and grade. Default: 0.05 for score lines, otherwise set by the judge's card or 0.
+        criterion: Criterion to judge by, in your own words (readings letters, yes-no, and grade).
         accept_one_order: If one order fails, use the verdict from the other order.
-        reference: Whether to show references to the judge: auto (if available), use (always) or ignore.
+        reference: Whether to show references to the judge: auto (if available), use (always), or ignore.
         max_tokens: Maximum number of tokens in the score line.
         votes: Sample a reasoning judge N times (default temperature: 0.7). Majority voting stops once the result is
             decided.
@@ -346,7 +346,7 @@ def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, 
 Labels = Annotated[
     Path,
     typer.Option(
-        "--labels", "-l", metavar="FILE", help="File of labels or teacher scores: JudgeLM, PandaLM or plain rows."
+        "--labels", "-l", metavar="FILE", help="File of labels or teacher scores: JudgeLM, PandaLM, or plain rows."
     ),
 ]
 LabelChoice = Annotated[
@@ -372,7 +372,7 @@ class ScoringFlags(LabelOptions):
     """Options for `eval` and `report`, except the labels.
 
     Options:
-        judgments: Run file, JudgeLM output (pred_text) or PandaLM results.
+        judgments: Run file, JudgeLM output (pred_text), or PandaLM results.
         reversed_: A separate run with the answers swapped.
         protocol: Scoring protocol; pandalm counts failures and conflicting orders as ties.
         failures: How to treat failures in the headline figure; the tables show both.
@@ -427,7 +427,7 @@ class StudyOutput:
     """Output and resampling options for studies.
 
     Options:
-        out: Output folder for the page, tables and figures.
+        out: Output folder for the page, tables, and figures.
         overwrite: Replace an existing study in this folder.
         seed: Random seed.
         bootstrap: Number of bootstrap resamples per interval.

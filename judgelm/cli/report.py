@@ -35,11 +35,11 @@ def report_command(
 ) -> None:
     """Write an HTML report that compares a run with labels, or print the verdicts of a run.
 
-    With `--labels`, the report contains metrics, figures, and all disagreements, order flips and failures. Without
+    With `--labels`, the report contains metrics, figures, and all disagreements, order flips, and failures. Without
     labels, the command prints the verdicts for pairs; add `-o` to write them to a page as well.
 
     Options:
-        labels: Labels or teacher scores: JudgeLM, PandaLM or plain rows.
+        labels: Labels or teacher scores: JudgeLM, PandaLM, or plain rows.
         out: HTML file to write. Default with --labels: report.html.
         title: Title of the page.
         beside: With --labels, a run by another judge on the same pairs, for comparison.

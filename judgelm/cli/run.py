@@ -1,4 +1,4 @@
-"""Helpers for `judgelm-batch`: checks, loading, progress and the final table."""
+"""Helpers for `judgelm-batch`: checks, loading, progress, and the final table."""
 
 import gc
 import itertools
@@ -100,7 +100,7 @@ def checked_mode(
     """Check the mode and its options; return the name of the mode, which defaults to a released judge's first."""
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
-            raise ConfigError("--criterion is not supported for score lines; use --reading yes-no, letters or grade")
+            raise ConfigError("--criterion is not supported for score lines; use --reading yes-no, letters, or grade")
         likely = judge.template or judge.reading or ("yes-no" if "criterion" in chosen else "score-line")
         make_mode(mode, chosen, {} if likely == "score-line" else {"template": likely})
         return mode

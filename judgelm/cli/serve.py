@@ -1,4 +1,4 @@
-"""`judgelm serve` (an OpenAI-compatible server) and `judgelm web` (a page to judge, browse runs and label)."""
+"""`judgelm serve` (an OpenAI-compatible server) and `judgelm web` (a page to judge, browse runs, and label)."""
 
 import asyncio
 import os
@@ -67,7 +67,7 @@ def serve(
     """Serve a judge through an OpenAI-compatible API, replying in the format each judging client expects.
 
     Options:
-        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges) or name on the --upstream server.
+        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on the --upstream server.
             Default: qwen-1.5b.
 
     Model and engine:
@@ -95,7 +95,7 @@ def serve(
 
     Records:
         access_log: Log each request to stderr.
-        request_log: Append one JSON line per request with time, judge, dialect, status, ms and tokens, but no text.
+        request_log: Append one JSON line per request with time, judge, dialect, status, ms, and tokens, but no text.
         log_texts: Also write request and response bodies to the request log.
 
     Limits:
@@ -316,10 +316,10 @@ def web(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Start a web page to judge by hand, discuss judgments, and browse, compare and label run files.
+    """Start a web page to judge by hand, discuss judgments, and browse, compare, and label run files.
 
     Options:
-        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges) or name on a server. Default:
+        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
             qwen-1.5b.
 
     Run files:

@@ -36,7 +36,7 @@ def train_command(
     accelerate: Annotated[str, typer.Option(metavar="NAME|FILE")] = "",
     copy: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
 ) -> None:
-    """Train a judge with a recipe: sft, preference, reward, dpo or grpo. Other options are passed to the recipe.
+    """Train a judge with a recipe: sft, preference, reward, dpo, or grpo. Other options are passed to the recipe.
 
     Options:
         recipe: `sft` trains on scores and reasons, `preference` and `reward` (a reward model) on which answer is
@@ -125,7 +125,7 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
         if labels["winners"]:
             way_out = "to train on winners, use: judgelm train preference --config few_pairs"
             raise InputError(f"{file}: the rows have winners but no scores, which sft requires; {way_out}")
-        wanted = "scores for the answers" if recipe == "sft" else "a winner, scores or a preference"
+        wanted = "scores for the answers" if recipe == "sft" else "a winner, scores, or a preference"
         raise InputError(
             str(rejects[0]) if rejects else f"{file}: none of the rows have {wanted}; see docs/training.md"
         )

@@ -71,7 +71,7 @@ def tune_command(
     Options:
         model: The model: a folder, GGUF file, hub id, name, or name on a server.
         out: Folder for the judge; pass it to other commands as --model.
-        reading: Try only this reading: letters, yes-no or grade. Repeatable. Default: all.
+        reading: Try only this reading: letters, yes-no, or grade. Repeatable. Default: all.
         criterion: Criterion to judge by, in your own words; also tries the templates that ask about a criterion.
         folds: Number of cross-validation folds; questions are not split across folds.
         limit: Use only the first N labelled pairs.
@@ -140,7 +140,7 @@ def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
         pair_winner(label)
     pairs = {name: sample for name, sample in labelled.samples.items() if name in labelled.labels}
     if not pairs:
-        raise InputError(f"{job.labels}: the labels have no texts; expected a file with questions, answers and labels")
+        raise InputError(f"{job.labels}: the labels have no texts; expected a file with questions, answers, and labels")
     names = list(pairs)[:limit]
     labels = {name: labelled.labels[name] for name in names}
     return replace(labelled, samples={name: pairs[name] for name in names}, labels=labels)

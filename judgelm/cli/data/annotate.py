@@ -141,7 +141,7 @@ def annotate_command(
 def _budget(engine: str, prices: teacher.Prices | None, spent: float, max_cost: float) -> float:
     """Return the remaining budget in USD for this session."""
     if engine != "openai" or prices is None:
-        raise ConfigError("--max-cost requires the openai engine, --price-in and --price-out")
+        raise ConfigError("--max-cost requires the openai engine, --price-in, and --price-out")
     if spent >= max_cost:
         raise ConfigError(
             f"--max-cost {max_cost:g}: {spent:.4f} USD has already been spent; increase the budget to continue"

@@ -25,7 +25,7 @@ LOG_EVERY_S = 30.0
 Questions = Annotated[
     str,
     typer.Argument(
-        metavar="QUESTIONS", help="Rows with question_body or question, and optionally id, reference and category."
+        metavar="QUESTIONS", help="Rows with question_body or question, and optionally id, reference, and category."
     ),
 ]
 
@@ -65,7 +65,7 @@ def collect_command(
         judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
         judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
 
-    Tasks: question sends the question with its options. number, choice and preference use the Self-Reference prompts,
+    Tasks: question sends the question with its options. number, choice, and preference use the Self-Reference prompts,
     which ask for a number, a letter, or the better of answer_1 and answer_2, step by step. qa uses the QA-Judge prompt
     with the context from the row.
 
@@ -170,7 +170,7 @@ def rows_command(
     Examples:
         judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
 
-    With the tasks number, choice and preference, OUT.truth.jsonl is for judgelm study self-reference. Exit codes: 0
+    With the tasks number, choice, and preference, OUT.truth.jsonl is for judgelm study self-reference. Exit codes: 0
     done, 1 usage or input error.
     """
     counts: Counter[str] = Counter()

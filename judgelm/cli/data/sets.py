@@ -1,4 +1,4 @@
-"""`judgelm data build`, `sample` and `overlap`, for your own rows."""
+"""`judgelm data build`, `sample`, and `overlap`, for your own rows."""
 
 import json
 from dataclasses import asdict
@@ -32,7 +32,7 @@ def build_command(
     *,
     results: Results,
 ) -> None:
-    """Clean, split and augment labelled pairs into training and validation sets.
+    """Clean, split, and augment labelled pairs into training and validation sets.
 
     Options:
         config: YAML file with the build options; for examples, see configs/data/.
@@ -131,7 +131,7 @@ def sample_command(
     If a value has too few rows, all of them are kept, and a message is printed. OUT.sample.json records the settings.
 
     Options:
-        file: Rows with ids: a file, folder or pattern.
+        file: Rows with ids: a file, folder, or pattern.
         out: Output file for the sampled rows, which are not changed.
         per: Maximum number of rows for each value of a field, such as category 100.
         size: Maximum number of rows in total.

@@ -119,8 +119,8 @@ def import_judgments_command(
 ) -> None:
     """Convert published judgments to run files, so that eval and studies can score them.
 
-    LLMBar, JudgeBench, Auto-J and PandaLM outputs, AlpacaEval annotations, FastChat judgments, reviews
-    from Vicuna, QLoRA and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and a file of unusable rows.
+    LLMBar, JudgeBench, Auto-J, and PandaLM outputs, AlpacaEval annotations, FastChat judgments, reviews
+    from Vicuna, QLoRA, and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and a file of unusable rows.
 
     Options:
         files: Published files for one judge. If they are omitted, all formats are listed.

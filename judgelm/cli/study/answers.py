@@ -1,4 +1,4 @@
-"""Studies of judged answers: `judgelm study qa`, `self-reference`, `ssr` and `self-bias`."""
+"""Studies of judged answers: `judgelm study qa`, `self-reference`, `ssr`, and `self-bias`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ def qa_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Compare judges, exact match and F1 with human labels, by data set, prompt and answer type; self-preference.
+    """Compare judges, exact match, and F1 with human labels, by data set, prompt, and answer type; self-preference.
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
 
@@ -102,7 +102,7 @@ def self_reference_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Relate a judge's answers to its verdicts: F1 by whether it knows the answer, overconfidence and correlations.
+    """Relate a judge's answers to its verdicts: F1 by whether it knows the answer, overconfidence, and correlations.
 
     The runs must judge single answers as correct or incorrect, with CoT or guided by the judge's own answer. JUDGE
     defaults to the file name. Runs with the same JUDGE are compared.
@@ -123,7 +123,7 @@ def self_reference_command(
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))
     if not names:
-        raise ConfigError("study self-reference: no runs; add --cot RUN, --guided RUN or both")
+        raise ConfigError("study self-reference: no runs; add --cot RUN, --guided RUN, or both")
 
     def read(files: dict[str, Path], judge: str) -> dict[str, Judgment] | None:
         return read_judgments(files[judge]) if judge in files else None
@@ -153,7 +153,7 @@ def ssr_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Evaluate selective self-reference at every tau from two runs: accuracy, gate, slices and cost.
+    """Evaluate selective self-reference at every tau from two runs: accuracy, gate, slices, and cost.
 
     Both runs must use the same self-answers.
 
@@ -209,14 +209,14 @@ def self_bias_command(
 ) -> None:
     """Estimate the self-bias and family-bias of judges against human scores, with robustness checks (Play Favorites).
 
-    Judges can be rating files, run files or both. Human ratings must use the same items and model names as the rows.
+    Judges can be rating files, run files, or both. Human ratings must use the same items and model names as the rows.
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
 
     Options:
         ratings: Ratings in long format, or wide files from the Play Favorites data.
         run: A judge's run in mode rubric or single. Repeatable.
-        rows: The judged rows, with answer, answer_models and item (or question).
+        rows: The judged rows, with answer, answer_models, and item (or question).
         families: YAML file that maps each family to a list of models. Default: derived from the model names.
         reference: Judge whose scores are used as the reference.
         item_column: Column that identifies the prompt.

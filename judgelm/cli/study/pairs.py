@@ -1,4 +1,4 @@
-"""Studies of judged pairs, such as `judgelm study judgelm`, `compare-judges`, `position-bias` and `calibration`."""
+"""Studies of judged pairs, such as `judgelm study judgelm`, `compare-judges`, `position-bias`, and `calibration`."""
 
 import json
 from pathlib import Path
@@ -28,12 +28,12 @@ def compare_judges_command(
     rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
-    """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects and categories.
+    """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, and categories.
 
     Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
 
     Options:
-        judgments: At least two run files, JudgeLM outputs (pred_text) or PandaLM results.
+        judgments: At least two run files, JudgeLM outputs (pred_text), or PandaLM results.
         name: Name of a judge. Repeat once per file, in the same order.
         failures: Exclude failed judgments, or count them as ties.
         order_rule: How to combine the two orders, for all judges; given is the rule used by `judgelm eval`.
@@ -119,7 +119,7 @@ def leaderboard_command(
 ) -> None:
     """Rank models by Elo with intervals, and compute AlpacaEval's win rates for each pair of models.
 
-    Elo uses Bradley-Terry with soft verdicts, ties and both orders. Win rates are weighted, discrete and
+    Elo uses Bradley-Terry with soft verdicts, ties, and both orders. Win rates are weighted, discrete and
     length-controlled.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
@@ -170,7 +170,7 @@ def benchmark_command(
 ) -> None:
     """Score a run with the metric of its benchmark, and compare it with published scores.
 
-    RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA and more.
+    RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA, and more.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
 
@@ -204,7 +204,7 @@ def judgelm_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Reproduce JudgeLM's Tables 1 to 6 for your judges: agreement, order effects, scaling, ablations and cost.
+    """Reproduce JudgeLM's Tables 1 to 6 for your judges: agreement, order effects, scaling, ablations, and cost.
 
     Example: judgelm study judgelm configs/study/judgelm_tables.yaml -o tables
 
