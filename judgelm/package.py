@@ -1,6 +1,6 @@
 """The version, example pairs, and commands for installing optional extras.
 
-None of the commands installs judgelm by name: it is not on a package index, where anyone could register that name.
+judgelm is never installed by name, because it is not on a package index, where anyone could register that name.
 """
 
 import shlex

@@ -48,7 +48,7 @@ class Label:
 
 MAX_TEMPERATURE = 100.0
 MIN_TEMPERATURE = 0.01
-"""Minimum temperature above 0; lower values are raised to it, as in vLLM, because the logits would overflow."""
+"""Lower temperatures above 0 are raised to this value, as in vLLM, because the logits would overflow."""
 
 MAX_REPLIES = 10_000
 MAX_SEED = 2**62
@@ -259,7 +259,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """A failure and its reason. It is never converted to a score. `text` is the raw reply or the engine's message."""
+    """A failure, which is never converted to a score. `text` is the raw reply or the engine's message."""
 
     code: FailureCode
     text: str

@@ -137,7 +137,6 @@ def _holds_requests(inputs: list[str], sheet: str | None) -> bool:
 
 
 def _refuse_judging_options(context: typer.Context) -> None:
-    """Reject options that are set by each request in a Batch API file."""
     own = {"mode", "mode_arg", "references", "criteria", "self_answers", "cascade", "cascade_band", "limit", "retry"}
     own |= {flag.name for group in (ModeFlags, ColumnOptions, ClusterOptions) for flag in fields(group)}
     own &= context.params.keys() - {"both_orders"}

@@ -194,7 +194,6 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -> inspect.Parameter:
-    """Add the help and option names to a parameter."""
     annotation = parameter.annotation
     kind, *infos = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
     if kind is typer.Context:
@@ -279,7 +278,6 @@ def _without_secrets(words: list[str]) -> list[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the strings in a value, and the file in `NAME=FILE`."""
     if isinstance(value, list | tuple):
         for part in value:
             yield from _texts(part)

@@ -188,7 +188,6 @@ def _download(repo: str, name: str, folder: Path) -> Path:
 
 
 def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:
-    """Load human verdicts and check their ids."""
     from judgelm.cli.evaluation import load_labels
 
     check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
@@ -222,8 +221,6 @@ def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """The output folder of a comparison."""
-
     out: Path
     options: ComparisonOptions
 

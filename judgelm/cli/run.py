@@ -97,7 +97,7 @@ _NO_HOOKS = BatchHooks()
 def checked_mode(
     mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, released: ReleasedJudge | None, is_default: bool
 ) -> str:
-    """Check the mode and its options; return the name of the mode, which defaults to a released judge's first."""
+    """Check the mode and its options; return its name, which defaults to the first mode of a released judge."""
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
             raise ConfigError("--criterion is not supported for score lines; use --reading yes-no, letters, or grade")
@@ -172,7 +172,7 @@ def run(
 def judge_watched(
     job: BatchJob, mode: BatchMode, judge: Judge, total: int | None, hooks: BatchHooks = _NO_HOOKS
 ) -> RunStats:
-    """Judge a job and show progress."""
+    """Run a job and show progress."""
 
     def on_judgment(stats: RunStats, judgment: Judgment) -> None:
         update(stats, judgment)
@@ -237,7 +237,6 @@ def show_resume(finished: int, repaired: int) -> None:
 
 
 def _reject_printer(most: int | None) -> Callable[[Reject], None]:
-    """Print the first `most` rejects, or all of them if it is None."""
     numbers = itertools.count(1)
 
     def print_reject(reject: Reject) -> None:
@@ -426,7 +425,7 @@ def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
     yield "pairs judged only by the small judge", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
     if counts.passed_on_failed:
         yield (
-            "passed on after the small judge failed; then judged successfully",
+            "passed on after the small judge failed; later judged",
             f"{counts.passed_on_failed:,}; {counts.mended:,}",
         )
     yield "verdicts changed by the large judge", f"{counts.changed:,} of {counts.compared:,} with both verdicts"

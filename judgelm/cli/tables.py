@@ -109,7 +109,6 @@ def _cell_with_n(estimate: Estimate | None) -> str:
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    """Format an estimate and its interval in percent."""
     if estimate is None:
         return "-", "-"
     if estimate.low == estimate.high:

@@ -81,7 +81,6 @@ train_command.context_settings = {"allow_extra_args": True, "ignore_unknown_opti
 
 
 def _named(folder: Path, name: str, kind: str) -> Path:
-    """Return the file at this path, or the built-in file with this name."""
     for path in (Path(name), folder / name, folder / f"{name}.yaml"):
         if path.is_file():
             return path
@@ -141,7 +140,6 @@ _BITSANDBYTES = re.compile(r"bnb|paged|ademamix|^(adamw|lion)_8bit")
 
 
 def _check_packages(settings: Any, arguments: Sequence[str], launched: Any) -> None:
-    """Raise an error if the recipe requires a missing package; `launched` is the accelerate config."""
     used = [*_PACKAGES]
     if _values("eval_data", settings, arguments):
         used += ["scipy", "scikit-learn", "statsmodels"]
@@ -156,13 +154,11 @@ def _check_packages(settings: Any, arguments: Sequence[str], launched: Any) -> N
 
 
 def _is_on(name: str, settings: Any, arguments: Sequence[str]) -> bool:
-    """Return True if an option is given as `--name` or `--name true`, or is true in the settings."""
     value = _values(name, settings, arguments)
     return value[0].lower() in ("true", "1", "yes") if value else f"--{name}" in arguments
 
 
 def _values(name: str, settings: Any, arguments: Sequence[str]) -> list[str]:
-    """Return an option's values from the command line, otherwise from the settings."""
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith(f"--{name}=") else [word])]
     if f"--{name}" in words:
         after = words[words.index(f"--{name}") + 1 :]

@@ -111,7 +111,6 @@ def tune_command(
 
 
 def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ...]:
-    """Return the templates to try, with the default first."""
     from judgelm.judges.resolve import DEFAULT_READING
     from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
 
@@ -171,7 +170,6 @@ def make_folder(job: TuningJob) -> None:
 
 
 def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Judge":
-    """Load the model; resumed runs keep their engine and dtype."""
     from judgelm.cli.run import announce
     from judgelm.judge import Judge
     from judgelm.runs.batch import run_dtype, run_engine
@@ -227,7 +225,6 @@ def judge_pairs(job: TuningJob, template: str, judge: "Judge", ids: Sequence[str
 
 
 def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
-    """Return the judgments, and the labels with the answers in the order they were judged."""
     from judgelm.data.labelled_set import match_labels_of_runs
     from judgelm.runs.run_files import read_judgments
 

@@ -363,13 +363,11 @@ class Scheduler:
         return []
 
     def _reserved(self) -> int | None:
-        """Return the worker that receives no new requests until it can run a suspect request by itself."""
         if not self._suspects or not self._queues:
             return None
         return min(self._queues, key=lambda worker: (not self._queues[worker].exclusive, self._queues[worker].tokens))
 
     def _choose(self, prefix: int, reserved: int | None) -> int | None:
-        """Return the worker that has this prefix, up to twice its limit, otherwise the least loaded worker."""
         home = self._homes.get(prefix)
         if home is not None and home != reserved and home in self._queues and self._queues[home].has_room(2):
             return home

@@ -258,7 +258,6 @@ class WorkerPool:
         slot.location, slot.is_ready, slot.stats = None, False, {}
 
     def _load_placed(self) -> None:
-        """Load the placed workers. The first one resolves `auto` for all."""
         idle = [slot for slot in self._slots.values() if slot.location and not (slot.is_ready or slot.calls)]
         if self._is_resolved:
             for slot in idle:
@@ -287,7 +286,6 @@ class WorkerPool:
         return loaded_or_step
 
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
-        """Raise errors that the user must fix, and replace the worker after any other error."""
         cause = error.cause
         if isinstance(cause, ConfigError | ModelError | EngineRefusedError) and (kind == "step" or not self.lost):
             location = self._slots[worker].location
@@ -357,6 +355,5 @@ def _nodes() -> list[Node]:
 
 
 def _why(error: RayError) -> str:
-    """Return Ray's message without the table of IDs and the list of common causes."""
     lines = [line.strip() for line in str(error).splitlines() if line and not line.startswith("\t")]
     return " ".join(lines).split(" Some common causes")[0].rstrip(".") or type(error).__name__

@@ -134,7 +134,7 @@ class Machine:
 
 
 class CardChoice(NamedTuple):
-    """The default judge's card, and the reason for choosing it, as a clause after "since"."""
+    """The card of the default judge, and the reason for choosing it, as a clause after "since"."""
 
     card: NamedJudge
     reason: str

@@ -171,7 +171,7 @@ class JudgeSetup:
     format: JudgeFormat
 
     def check_loaded(self, described: Mapping[str, Any]) -> None:
-        """Check the output of `Engine.describe()` for the loaded model against the window and hashes in the card."""
+        """Check the output of `Engine.describe()` against the window and hashes in the card."""
         card, window = self.card, described.get("window")
         stated = card.window if card is not None and self.judge.engine in MODEL_ENGINES else None
         if stated is not None and self.options.max_model_len == stated and window and window < stated:
@@ -271,7 +271,6 @@ def absolute_folder(adapter: str) -> str:
 
 
 def _card_of(named: InstalledJudge | None) -> Card | None:
-    """Create a card for a named judge without an adapter, because its folder has no `judge.json`."""
     if named is None or named.adapter is not None:
         return None
     card, template = named.card, get_template(named.card.template)

@@ -62,7 +62,6 @@ def build_command(
 
 
 def _build(options: "BuildOptions", progress: "Callable[[str, int], None]") -> "BuildResult":
-    """Build the sets, and write a `README.md` and `build.json` next to them."""
     from judgelm.data.builder.dataset_card import dataset_card, manifest
     from judgelm.data.builder.pipeline import build
     from judgelm.data.dataset_files import write_text

@@ -142,7 +142,6 @@ def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> Ta
 
 
 def _as_authors(scored: ScoredRun, labels: Path, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
-    """Evaluate the same replies and reviews with the parser written by the authors."""
     clusters = {sample.id: sample.question for sample in scored.labelled.samples.values()}
     read = load_labels(labels, "auto", scored.manifest, Reading(as_authors=True))
     labelled, _ = match_labels(scored.judgments, read, name=str(labels))
