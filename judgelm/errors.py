@@ -95,10 +95,7 @@ class RunError(JudgelmError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error message without its full stop, or the type of the error if there is no message.
-
-    If the first line ends with a colon, the second line is appended.
-    """
+    """Return the first line of an error message without its full stop, or the error type if it is empty."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     shown = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
     return shown.rstrip(".")

@@ -40,10 +40,7 @@ def encode_line(row: Mapping[str, object]) -> bytes:
 
 
 def json_ready(value: Any) -> Any:
-    """Convert non-finite floats to None, tuples to lists, and dataclasses to dicts.
-
-    Unchanged dicts are not copied, because an evaluation may contain a million of them.
-    """
+    """Convert non-finite floats to None, tuples to lists, and dataclasses to dicts."""
     if is_dataclass(value):
         return {part.name: json_ready(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, dict):

@@ -215,7 +215,7 @@ class Package:
 
     @property
     def is_finding(self) -> bool:
-        """True if there is a problem. Missing extras are not counted as problems."""
+        """True if there is a problem."""
         return self.state in {"out_of_range", "broken"} or (self.state == "missing" and self.extra is None)
 
 

@@ -1,8 +1,8 @@
 """The Ray driver: an engine whose requests are answered by workers.
 
 Each worker has a limit on tokens in flight, which increases while requests finish quickly and decreases while they are
-slow. Slow workers therefore get less work, and no worker has more than a few seconds of work left when the input ends.
-Prompts with the same prefix are sent to the same worker, which may have it cached.
+slow. This limits the work left at the end of the input to a few seconds. Prompts with the same prefix are sent to the
+same worker, which may have it cached.
 
 A lost worker is replaced, and its requests are sent again. Because a request can kill its worker (out of memory, a
 broken kernel), it is sent by itself after two losses, and fails after the third.
@@ -88,8 +88,7 @@ class RayEngine:
     def collect(self, timeout_s: float) -> list[Completion]:
         """Dispatch requests, and wait up to `timeout_s` for a completion.
 
-        New and aborted requests reach a worker after a step of at most `timeout_s`. Lost workers are replaced even if
-        there are no requests.
+        New and aborted requests reach a worker after a step of at most `timeout_s`.
 
         Raises:
             EngineError: all workers are lost permanently, or their models differ.

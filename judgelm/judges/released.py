@@ -393,7 +393,7 @@ def recognise(model: str, card: str | None = None, *, adapter: str | None = None
     """Find the released judge for an adapter or model (hub IDs or folders) without a `judge.json`.
 
     The hub ID of a folder is determined from its path in the hub cache, its git remote, or `_name_or_path` in its
-    `config.json`. If the user sets `card`, it is used instead.
+    `config.json`. The user's `card` takes precedence.
     """
     if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
         return Recognition()
