@@ -170,7 +170,7 @@ def default_choice(machine: Machine | None = None) -> CardChoice:
     on_gpu = machine.cuda_bytes >= gpu_bytes(default.base.disk_megabytes * 1e6)
     obstacle = ""
     if not on_gpu and free < needed:
-        obstacle = f", and {default.name} needs {needed:g} GB of memory but only {free:.1f} GB are free"
+        obstacle = f", and {default.name} requires {needed:g} GB of memory, but only {free:.1f} GB are free"
     elif not on_gpu and default.needs_bfloat16 and not machine.has_bfloat16:
         obstacle = f", and {default.name} requires bfloat16 instructions, which this CPU does not support"
     card = min(cards, key=lambda card: card.base.memory_gigabytes) if obstacle else default
@@ -259,7 +259,9 @@ def check_adapter(card: NamedJudge, folder: Path) -> None:
     """Check that a folder contains this card's adapter."""
     package = adapter_package(card)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
-        raise ModelError(f"judge {card.name}: {folder} lacks {' and '.join(missing)}; install another version")
+        raise ModelError(
+            f"judge {card.name}: {folder} does not contain {' and '.join(missing)}; install a different version"
+        )
     own = find_card(str(folder))
     base = own.base.gguf_sha256 if own is not None and own.base is not None else "not stated"
     if base != card.base.gguf_sha256:

@@ -272,7 +272,10 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),
         (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "set both price_in and price_out"),
-        (("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"), "requires the openai engine, --price-in, and --price-out"),
+        (
+            ("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"),
+            "requires the openai engine, --price-in, and --price-out",
+        ),
     ],
 )
 def test_conflicting_options_are_refused_before_any_request(annotate, arguments, finding):

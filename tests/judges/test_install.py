@@ -61,7 +61,7 @@ ENTRIES = f"{MODULE}/{WEIGHTS}"
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (lambda old: without(old, ENTRIES), r"lacks adapter_model\.safetensors; use another version"),
+        (lambda old: without(old, ENTRIES), r"does not contain adapter_model\.safetensors"),
         (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"has 5,242,880 bytes; expected at most 4,194,304"),
         (lambda old: old | {ENTRIES: bytes(13_000_000)}, "has 13,000,000 bytes; expected at most 12,000,000"),
         (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, r"2 \*\.dist-info folders"),
@@ -146,7 +146,7 @@ def project(fields):
 @pytest.mark.parametrize(
     ("change", "finding"),
     [
-        (link_card, r"lacks judge\.json"),
+        (link_card, r"does not contain judge\.json"),
         (lambda source: (source / "pyproject.toml").write_text("[project\n"), r"pyproject\.toml: cannot read"),
         (project("name = 'x'"), "expected judgelm-small-judge, got 'x'"),
         (project("name = 'judgelm.small_judge'\nversion = '../1'"), r"'\.\./1' is not a valid version"),

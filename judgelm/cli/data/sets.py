@@ -44,7 +44,7 @@ def build_command(
 
     Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (max_reject_rate).
     """
-    from judgelm.data.builder.options import build_options  # loading numpy and scipy takes a second
+    from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
     values = read_yaml(config) or {}
     if not isinstance(values, dict):

@@ -142,7 +142,7 @@ def leaderboard_command(
     if runs and not rows:
         raise ConfigError(f"{next(iter(runs))}: run files require the judged pairs; add --rows")
     if len(set(runs.values())) < len(runs):
-        raise ConfigError(f"duplicate run names ({', '.join(runs.values())}); name each run: NAME=FILE")
+        raise ConfigError(f"duplicate run names ({', '.join(runs.values())}); use NAME=FILE to name each run")
     rejects, judges, notes = RejectCounts(), [], []
     reading = rows_as.reading_of(rows[0], *runs) if runs and rows else rows_as.reading
     stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs and rows else ()
