@@ -157,5 +157,5 @@ def test_a_disk_without_room_is_refused_before_the_download(card, gguf, judge_ca
     large = replace(card.base, gguf_bytes=2 * 10**9, disk_megabytes=4000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5 * 10**9))
     check_room(large, gguf)  # the checkpoint alone
-    with pytest.raises(RunError, match=r"5\.0 GB free, but Qwen2.* needs 6\.0 GB; free some space, or set"):
+    with pytest.raises(RunError, match=r"5\.0 GB free, but Qwen2.* requires 6\.0 GB; free some space, or set"):
         check_room(large, "hub")
