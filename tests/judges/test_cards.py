@@ -144,7 +144,7 @@ def test_a_part_that_is_missing_or_of_another_judge_is_named(small_judge, judge_
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ({"adapter": "mine"}, "small-judge is a named judge; pass the base model of mine as --model"),
+        ({"adapter": "mine"}, "small-judge is a named judge; pass the base model of mine with --model"),
         ({"engine": "scripted"}, "the scripted engine has no default judge"),
         ({"model": ""}, "the model name is empty"),
     ],
