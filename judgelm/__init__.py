@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = ["Judge", "__version__"]
 
-# let torch count GPUs with NVML; otherwise it initialises CUDA, and forks of this process cannot use a GPU
+# count GPUs with NVML; otherwise torch initialises CUDA, and forks of this process cannot use GPUs
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
-# on some CPUs bitsandbytes, which peft imports, recommends a package that loads code from the hub
+# on some CPUs, bitsandbytes (imported by peft) recommends a package that loads code from the hub
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def __getattr__(name: str) -> Any:
-    """Load `Judge` on first use, so that `import judgelm` stays fast."""
+    """Load `Judge` on first use to keep `import judgelm` fast."""
     if name == "Judge":
         from judgelm.judge import Judge
 

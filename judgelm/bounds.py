@@ -1,10 +1,10 @@
-"""Maximum sizes of rows and of files that are read at once, because small compressed files can unpack to any size."""
+"""Size limits for rows and for files that are read at once, because small compressed files can expand to any size."""
 
 import errno
 from pathlib import Path
 
 MAX_ROW_BYTES = 64_000_000
-"""In tables and JSON lists, this counts characters instead of bytes."""
+"""In tables and JSON lists, this limit counts characters instead of bytes."""
 MAX_ROW_LINES = 1_000_000
 """Maximum number of lines in a table row with quoted cells."""
 MAX_WHOLE_BYTES = 256_000_000
@@ -12,7 +12,7 @@ MAX_WHOLE_BYTES = 256_000_000
 
 
 def megabytes(size: int) -> str:
-    """Return a limit as text for messages."""
+    """Format a limit for messages."""
     return f"{size // 1_000_000} MB"
 
 
@@ -21,5 +21,7 @@ def read_text(path: str | Path, max_bytes: int = MAX_ROW_BYTES, errors: str = "s
     with Path(path).open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise OSError(errno.EFBIG, f"larger than {megabytes(max_bytes)}, the limit for this kind of file", str(path))
+        raise OSError(
+            errno.EFBIG, f"the file is larger than {megabytes(max_bytes)}, the limit for this type of file", str(path)
+        )
     return content.decode(errors=errors)

@@ -1,14 +1,20 @@
 """judgelm's exceptions.
 
-    JudgelmError ├── InputError          a file or row from the user │   └── UnknownFieldsError    the fields have no
-    known format ├── LabelCodeError      a file whose label values have no stated meaning ├── ConfigError         an
-    unknown or unsuitable option, mode, template, or engine │   └── MissingExtraError     a package is not installed ├──
-    ModelError          an unusable model folder or hub ID │   └── CardError             the `judge.json` contradicts
-    the options ├── EngineError         the engine failed │   └── ShutdownError         the server is shutting down ├──
-    BusyError           the server's queue is full ├── TrainingError       loss or weights are not finite └── RunError
-    the output cannot be written, or belongs to another run
+    JudgelmError
+    ├── InputError              a file or row from the user
+    │   └── UnknownFieldsError  the fields have no known format
+    ├── LabelCodeError          a file whose label values have no stated meaning
+    ├── ConfigError             an unknown or unsuitable option, mode, template, or engine
+    │   └── MissingExtraError   a package is not installed
+    ├── ModelError              an unusable model folder or hub ID
+    │   └── CardError           the `judge.json` contradicts the options
+    ├── EngineError             the engine failed
+    │   └── ShutdownError       the server is shutting down
+    ├── BusyError               the server's queue is full
+    ├── TrainingError           loss or weights are not finite
+    └── RunError                the output cannot be written, or belongs to another run
 
-Messages state where the problem is, what it is, and how to fix it. An unparseable reply is a value
+Messages state where the problem is, what it is, and how to fix it. An unparseable reply is not an exception but a value
 (`records.Unparsed`).
 """
 
@@ -21,11 +27,11 @@ class JudgelmError(Exception):
 
 
 class InputError(JudgelmError):
-    """A file or row cannot be read. The message is `place: problem; fix`."""
+    """A file or row could not be read. The message has the form `place: problem; fix`."""
 
 
 class UnknownFieldsError(InputError):
-    """A file's fields have no known format. `columns` maps names to the file's columns, as a guess."""
+    """The fields of a file have no known format. `columns` is a guess that maps names to the file's columns."""
 
     def __init__(self, message: str, columns: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -35,16 +41,16 @@ class UnknownFieldsError(InputError):
 class LabelCodeError(JudgelmError):
     """A label field has values without a stated meaning.
 
-    This affects the whole file, so readers must not treat it as one rejected row.
+    This affects the whole file, so readers must not treat it as a single rejected row.
     """
 
 
 class ConfigError(JudgelmError):
-    """An option is unknown or conflicts with other options."""
+    """An option is unknown, or conflicts with other options."""
 
 
 def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigError:
-    """Return the error for an unknown name, suggesting the closest available name."""
+    """Return an error for an unknown name that suggests the closest available name."""
     names = [str(known) for known in available]
     close = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
@@ -52,16 +58,16 @@ def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigErr
 
 
 def out_of_range(name: str, value: object, minimum: float, maximum: float) -> ConfigError:
-    """Return the error for a number that is out of range or NaN."""
-    return ConfigError(f"{name} is {str(value)[:40]}; it must be a number from {minimum:.20g} to {maximum:.20g}")
+    """Return an error for a number that is out of range or NaN."""
+    return ConfigError(f"{name} is {str(value)[:40]}; it must be a number between {minimum:.20g} and {maximum:.20g}")
 
 
 class MissingExtraError(ConfigError):
-    """A package of an optional extra is not installed."""
+    """A package from an optional extra is not installed."""
 
 
 class ModelError(JudgelmError):
-    """A model folder or hub ID cannot be loaded."""
+    """A model folder or hub ID could not be loaded."""
 
 
 class CardError(ModelError):
@@ -85,14 +91,11 @@ class TrainingError(JudgelmError):
 
 
 class RunError(JudgelmError):
-    """The run's files cannot be written, or belong to another run."""
+    """The files of the run cannot be written, or belong to another run."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text without its full stop, or else the error's type.
-
-    If the first line ends with a colon, the second line is appended.
-    """
+    """Return the first line of an error message without its full stop, or the error type if it is empty."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     shown = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
     return shown.rstrip(".")

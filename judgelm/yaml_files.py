@@ -1,4 +1,4 @@
-"""Read handwritten YAML: configuration files, and the values of `KEY=` options."""
+"""Parse YAML written by users: configuration files, and the values of `KEY=` options."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,9 @@ from judgelm.bounds import read_text
 from judgelm.errors import ConfigError
 
 MAX_YAML_BYTES = 8_000_000
-"""Parsing needs about a hundred times as much memory as the text."""
+"""Parsing uses about a hundred times as much memory as the text."""
 _NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that PyYAML raises for month 13, an empty `!!int`, or ten thousand brackets."""
+"""Errors raised by PyYAML for month 13, an empty `!!int`, or ten thousand brackets."""
 
 
 def parse_yaml(text: str) -> Any:
@@ -19,7 +19,7 @@ def parse_yaml(text: str) -> Any:
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, *_NO_VALUE) as error:
-        raise ConfigError(_finding(error)) from None  # the error's own text contains the value
+        raise ConfigError(_finding(error)) from None  # the original message contains the value
 
 
 def read_yaml(path: str | Path) -> Any:
@@ -29,12 +29,12 @@ def read_yaml(path: str | Path) -> Any:
     except OSError as error:
         raise ConfigError(f"{path}: cannot read: {error.strerror or error}; check the path") from error
     except (UnicodeDecodeError, ConfigError) as error:
-        raise ConfigError(f"{path}: not YAML in UTF-8: {error}; fix the file") from error
+        raise ConfigError(f"{path} is not valid YAML in UTF-8: {error}; fix the file") from error
 
 
 def _finding(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split()) or type(error).__name__
-    problem = getattr(error, "problem", None) or "cannot be understood"
+    problem = getattr(error, "problem", None) or "could not be parsed"
     return f"{problem}, at line {mark.line + 1}, column {mark.column + 1}"

@@ -244,7 +244,7 @@ def test_an_argument_that_is_not_text_is_named(name, call, value):
     "answers", [None, 7, "ab", b"ab", {"a": 1, "b": 2}, pytest.param({"a", "b"}, id="set"), ["a"], []], ids=repr
 )
 def test_answers_to_rank_are_an_ordered_list(answers):
-    with Judge("8 6", engine="scripted") as judge, pytest.raises(ConfigError, match="as a list of strings"):
+    with Judge("8 6", engine="scripted") as judge, pytest.raises(ConfigError, match="a list of at least two strings"):
         judge.rank("q", answers)
 
 

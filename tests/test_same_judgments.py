@@ -95,7 +95,7 @@ def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, 
     assert PAIRS // 4 <= done_before < PAIRS, "the run was not killed in its middle"
     if how != signal.SIGKILL:
         assert process.returncode == 130
-        assert b"run the same command again to continue" in err
+        assert b"run the same command again to resume" in err
     assert run(tiny_model, path, out) == undisturbed
     lines = out.read_bytes().splitlines()
     assert len({json.loads(line)["id"] for line in lines}) == len(lines) == PAIRS, "something was judged twice"

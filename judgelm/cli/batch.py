@@ -1,4 +1,4 @@
-"""`judgelm-batch`: pairs in, judgments out."""
+"""`judgelm-batch`: judge a file of pairs or answers."""
 
 from dataclasses import fields, replace
 from pathlib import Path
@@ -29,7 +29,9 @@ def batch(
     mode: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(MODES)} (judgelm judges modes).", autocompletion=options.modes, rich_help_panel="Judging"
+            help=f"Judging mode (see judgelm judges modes): {', '.join(MODES)}.",
+            autocompletion=options.modes,
+            rich_help_panel="Judging",
         ),
     ] = "pair",
     mode_arg: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", autocompletion=options.mode_args)] = None,
@@ -51,21 +53,22 @@ def batch(
     """Judge pairs or single answers with a local judge.
 
     Options:
-        inputs: Files or folders (JSONL, JSON, CSV, TSV, Parquet; also compressed), two files of AlpacaEval outputs, or
-            - for standard input.
-        out: Judgments as JSONL, or results for Batch API input; - is standard output and cannot be resumed.
-        prompts: For Batch API input: YAML that describes your own judge prompts.
+        inputs: Files or folders (JSONL, JSON, CSV, TSV, or Parquet; may be compressed), two AlpacaEval output
+            files, or - for standard input.
+        out: JSONL file for the judgments, or for the results of Batch API input. Use - for standard output, which
+            cannot be resumed.
+        prompts: For Batch API input, a YAML file that describes your own judge prompts.
 
     Model and engine:
-        model: Folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server. Default:
+        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
             qwen-1.5b.
-        cascade: Two judges instead of --model: the second judges the pairs that the first is unsure about.
-        cascade_band: Unsure means P(first better) from LOW to HIGH. Default: 0.3,0.7.
+        cascade: Use two judges instead of --model; the second judges the pairs that the first is unsure about.
+        cascade_band: The first judge is unsure if P(first better) is between LOW and HIGH. Default: 0.3,0.7.
 
     Judging:
-        mode_arg: An option of the mode; the value is YAML. Repeatable.
-        criteria: For mode checklist: YAML or JSON list, or one criterion per line. Criteria in a row override these.
-        self_answers: Run file whose judge's own answers are reused (modes with self-reference).
+        mode_arg: Option for the mode, with a YAML value. Repeatable.
+        criteria: For mode checklist, a YAML or JSON list, or one criterion per line. Criteria in a row override these.
+        self_answers: Reuse the judge's own answers from this run file (modes with self-reference).
 
     Examples:
         judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
@@ -75,9 +78,9 @@ def batch(
         judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
         judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
 
-    The first uses the default judge, the third answers a file for OpenAI's Batch API, the last needs no model. Run the
-    same command again to resume. Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate,
-    130 interrupted (resumable).
+    The first command uses the default judge, the third answers an OpenAI Batch API file, and the last runs without a
+    model. Run the same command again to resume. Exit codes: 0 done, 1 usage or input error, 2 more failures than
+    --max-failure-rate, 130 interrupted (resumable).
     """
     from judgelm.cli.run import cascade_of, check_paths, checked_mode, judge_job, output_of
     from judgelm.judges.released import recognise
@@ -95,13 +98,13 @@ def batch(
             raise typer.Exit(EXIT_FAILURES)
         return
     if prompts is not None:
-        raise ConfigError("--prompts requires Batch API input (rows of custom_id and body); leave it out")
+        raise ConfigError("--prompts requires Batch API input (rows with custom_id and body); remove it")
     check_paths(job)
     console.messages(check_joins(job))
     chosen = options.mode_options(context, mode_arg or ())
     if criteria is not None:
         if "criteria" in chosen:
-            raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep one of them")
+            raise ConfigError("--mode-arg criteria=... and --criteria set the same option; keep only one")
         chosen["criteria"] = read_criteria(criteria)
     released = None
     if model is not None and not judge_options.ignore_card:
@@ -109,12 +112,14 @@ def batch(
     mode = checked_mode(mode, chosen, judge_options, released=released, is_default=options.is_default(context, "mode"))
     if self_answers is not None and not mode_type(mode).uses_self_answers(chosen):
         way_out = "use --mode ssr, or --mode correctness --mode-arg self_reference=guided"
-        raise ConfigError(f"--self-answers: mode {mode} does not show the judge its own answers; {way_out}")
+        raise ConfigError(
+            f"--self-answers is not supported by mode {mode}, which does not show the judge its own answers; {way_out}"
+        )
     cascaded = cascade_of(job, cascade, cascade_band, mode=mode, model=model, adapter=judge_options.adapter)
     judges = [judge_options.resolve(name) for name in (cascaded.models if cascaded else (model,))]
     needed = mode_type(mode).reading
     if needed and judge_options.template is None and judge_options.reading is None:
-        judge_options = replace(judge_options, reading=needed)  # refuses other models before they are loaded
+        judge_options = replace(judge_options, reading=needed)  # rejects unsuitable models before they are loaded
     stats = judge_job(cascaded or job, judges, judge_options, workers.cluster(), mode=mode, chosen=chosen)
     write_json(results.json_out, {"failure_rate": stats.failure_rate} | stats.row())
     if stats.failure_rate > run_options.max_failure_rate:
@@ -132,11 +137,10 @@ def _holds_requests(inputs: list[str], sheet: str | None) -> bool:
 
 
 def _refuse_judging_options(context: typer.Context) -> None:
-    """Refuse the options that each request of a Batch API file sets itself."""
     own = {"mode", "mode_arg", "references", "criteria", "self_answers", "cascade", "cascade_band", "limit", "retry"}
     own |= {flag.name for group in (ModeFlags, ColumnOptions, ClusterOptions) for flag in fields(group)}
     own &= context.params.keys() - {"both_orders"}
-    options.refuse(context, sorted(own), "does not apply to Batch API input; leave it out")
+    options.refuse(context, sorted(own), "cannot be used with Batch API input; remove it")
 
 
 app = typer.Typer(pretty_exceptions_enable=False)

@@ -1,7 +1,7 @@
-"""Build commands from plain functions, and import each when it is called.
+"""Build commands from plain functions, and import each command when it is called.
 
-A command's docstring is its help. `Options:`, or the title of a panel, describes its parameters. A parameter whose
-type is a dataclass adds the dataclass's fields as options.
+The docstring of a command is its help. Its parameters are described under `Options:` or the title of a panel. If a
+parameter's type is a dataclass, the fields of the dataclass become options.
 """
 
 import ast
@@ -44,12 +44,12 @@ class Commands:
     """A group of commands.
 
     Attributes:
-        help: one sentence.
+        help: help text of one sentence.
         places: name -> `module:function` in `judgelm.cli`, or a group.
         examples: text at the end of the help.
-        alone: `module:function` to run without a subcommand.
-        otherwise: the subcommand that takes an unknown name as its argument.
-        panels: first command -> title of its panel in the help.
+        alone: `module:function` to run if no subcommand is given.
+        otherwise: subcommand to which an unknown name is passed as the argument.
+        panels: first command in a panel -> title of the panel.
     """
 
     help: str
@@ -72,7 +72,7 @@ class Commands:
 
 
 def _nothing() -> None:
-    """Do nothing."""
+    """Placeholder callback for groups."""
 
 
 def _function(place: str) -> Callable[..., None]:
@@ -82,7 +82,7 @@ def _function(place: str) -> Callable[..., None]:
 
 
 def _first_sentence(place: str) -> str:
-    """Return the first sentence of a docstring without importing its module."""
+    """Return the first sentence of a command's docstring without importing its module."""
     module, _, name = place.partition(":")
     path = Path(__file__).parent / f"{module.replace('.', '/')}.py"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -93,20 +93,20 @@ def _first_sentence(place: str) -> str:
 
 
 class LazyGroup(TyperGroup):
-    """A group that imports a command when it is called."""
+    """A group that imports each command when it is called."""
 
     table: ClassVar[Commands]
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = _LoadedCommands(self.table.places)  # nothing is added to them
+        self.commands = _LoadedCommands(self.table.places)  # read-only
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of the help."""
+        """Return the names in the order they appear in the help."""
         return list(self.table.places)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command for help and completion."""
+        """Return a stub of the command for help and completion."""
         place = self.table.places.get(cmd_name)
         if place is None:
             return None
@@ -120,7 +120,7 @@ class LazyGroup(TyperGroup):
         print_help(self, ctx, commands=[self.get_command(ctx, name) for name in self.list_commands(ctx)])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the command, to call it or to complete its arguments."""
+        """Import the command so that it can be called or completed."""
         if self.table.otherwise is not None and args and args[0] not in self.table.places:
             args = [self.table.otherwise, *args]
         name, _, rest = super().resolve_command(ctx, args)
@@ -148,7 +148,7 @@ def add_command(app: typer.Typer, function: Callable[..., None], name: str) -> N
 
 
 def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
-    """Return the text of a command's docstring before and after its options."""
+    """Return the parts of a command's docstring before and after its options."""
     text, _, end = (inspect.getdoc(function) or "").partition("\nExamples:\n")
     examples, *more = end.split("\n\n")
     lines = (re.sub(r"(?<!\\)\n +", " ", line.strip()) for line in re.split(r"\n {4}(?! )", examples))
@@ -159,7 +159,7 @@ def help_and_epilog(function: Callable[..., None]) -> tuple[str, str | None]:
 
 
 def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
-    """Return name -> (panel, help) from the docstrings of functions or classes."""
+    """Parse the docstrings of functions or classes into name -> (panel, help)."""
     meanings: dict[str, tuple[str | None, str]] = {}
     for each in described:
         for base in reversed(getattr(each, "__mro__", (each,))):
@@ -170,7 +170,7 @@ def described_fields(*described: Any) -> dict[str, tuple[str | None, str]]:
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Return the function with a signature for Typer."""
+    """Wrap a function with a signature that Typer understands."""
     own = inspect.signature(function).parameters
     groups: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
     parameters = []
@@ -194,7 +194,6 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -> inspect.Parameter:
-    """Return a parameter with its help and names."""
     annotation = parameter.annotation
     kind, *infos = get_args(annotation) if get_origin(annotation) is Annotated else [annotation]
     if kind is typer.Context:
@@ -214,7 +213,7 @@ def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -
 
 
 class Command(TyperCommand):
-    """A command that refuses to overwrite its inputs."""
+    """A command that does not overwrite its inputs."""
 
     essential: ClassVar[tuple[str, ...]] = ()
 
@@ -224,13 +223,13 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        from judgelm.runs.run_files import run_paths  # late, for fast help
+        from judgelm.runs.run_files import run_paths  # imported late to keep --help fast
 
         named = {name: list(_texts(value)) for name, value in ctx.params.items()}
         outputs = [path for name in _OUTPUTS for path in named.get(name, ())]
         inputs = [path for name, paths in named.items() if name not in _OUTPUTS for path in paths]
         read = {path for path in inputs if path == "-" or os.path.isfile(path)}
-        read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is read with the run
+        read |= {str(run_paths(Path(path))[1]) for path in read - {"-"}}  # a run's manifest is loaded with the run
         for output in outputs:
             written = [str(path) for path in run_paths(Path(output))] if output.endswith(".jsonl") else [output]
             check_no_input(written, read)
@@ -249,13 +248,13 @@ class Command(TyperCommand):
             console.quiet = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line and the configuration file."""
+        """Parse the command line and the configuration file."""
         ctx.meta[_WORDS] = list(args)
         rest = super().parse_args(ctx, list(self._with_repeated_options(args)))
         for name, value in ctx.params.items():
             if isinstance(value, int | float) and not -_MAX_NUMBER < value < _MAX_NUMBER:
                 flag = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(f"{flag} is {str(value)[:40]}; give a finite number below 2**63")
+                raise typer.BadParameter(f"{flag} is {str(value)[:40]}; expected a finite number below 2**63")
         return rest
 
     def _with_repeated_options(self, args: list[str]) -> Iterator[str]:
@@ -279,7 +278,6 @@ def _without_secrets(words: list[str]) -> list[str]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in a value; for `NAME=FILE` also the file."""
     if isinstance(value, list | tuple):
         for part in value:
             yield from _texts(part)

@@ -1,4 +1,4 @@
-"""`judgelm compare`: two models answer, a judge compares; one folder, which a second call continues."""
+"""`judgelm compare`: collect the answers of two models and judge them; a rerun resumes."""
 
 import re
 from collections import Counter
@@ -36,17 +36,17 @@ QUESTION_SETS = {
     "arena-hard": ("lmarena-ai/arena-hard-auto-v0.1", "data/train-00000-of-00001.parquet"),
     "mt-bench": ("HuggingFaceH4/mt_bench_prompts", "raw/question.jsonl"),
 }
-"""Name -> data set on the hub, and its questions file."""
+"""Name -> hub data set and the name of its questions file."""
 _UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "seconds": "s", "cost_usd": "USD"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonOptions(RunOptions):
-    """Options of a comparison's run.
+    """Options for the run of a comparison.
 
     Options:
         limit: Use only the first N questions.
-        overwrite: Start over.
+        overwrite: Delete earlier answers and judgments, and start over.
     """
 
     limit: Annotated[int | None, typer.Option(min=1)] = None
@@ -69,17 +69,17 @@ def compare_command(
 ) -> None:
     """Compare two models: collect their answers, judge them in both orders, and report the win rate.
 
-    A model is a folder, a hub id, a judge's name, a file of answers, or settings such as name=a,model=M,max_tokens=512
-    (see judgelm data answers collect). judgelm loads one model at a time.
+    A model can be a folder, a hub id, the name of a judge, a file of answers, or settings such as
+    name=a,model=M,max_tokens=512 (see judgelm data answers collect). Models are loaded one at a time.
 
     Options:
-        model_a: The model whose wins are counted.
-        model_b: The other model.
-        questions: Rows of question, or alpaca-eval, arena-hard or mt-bench, which judgelm downloads.
-        out: Folder for answers, pairs, judgments and the page. The same command continues it.
-        judge: The judge, to which the model and engine options apply. Default: qwen-1.5b.
-        labels: Human verdicts on some of FOLDER/pairs.jsonl: rows of id and winner (1 is MODEL_A).
-        bootstrap: Bootstrap resamples per interval.
+        model_a: The model whose win rate is reported.
+        model_b: The model to compare it with.
+        questions: File of questions, or alpaca-eval, arena-hard, or mt-bench to download one.
+        out: Folder for answers, pairs, judgments, and the page. Run the same command again to resume.
+        judge: The judge; the model and engine options apply to it. Default: qwen-1.5b.
+        labels: Human verdicts for some pairs in FOLDER/pairs.jsonl: rows with an id and a winner (1 is MODEL_A).
+        bootstrap: Number of bootstrap resamples per interval.
 
     Examples:
         judgelm compare qwen-0.5b qwen-1.5b --questions q.jsonl -o versus
@@ -87,11 +87,11 @@ def compare_command(
         judgelm compare a.jsonl b.jsonl --questions q.jsonl -o v -l people.jsonl
         judgelm compare my-model qwen-1.5b --questions mt-bench -o versus
 
-    A model on a server: name=a,model=M,engine=openai,engine_args.base_url=URL.
+    For a model on a server, use name=a,model=M,engine=openai,engine_args.base_url=URL.
 
     Exit codes: 0 done, 1 usage or input error, 2 more failures than --max-failure-rate, 130 interrupted (resumable).
     """
-    from judgelm.cli.evaluation import load_manifest  # loads scikit-learn, statsmodels and matplotlib
+    from judgelm.cli.evaluation import load_manifest  # loads scikit-learn, statsmodels, and matplotlib
     from judgelm.cli.run import checked_mode
     from judgelm.metrics.resampling import Resampling
     from judgelm.reports.study import write_study
@@ -100,7 +100,7 @@ def compare_command(
     first, second = _side(model_a, out), _side(model_b, out)
     if first.name == second.name:
         finding = f"both models are named {first.name}"
-        raise ConfigError(f"{finding}; rename one: name=NAME,model=MODEL, or NAME=FILE for answers")
+        raise ConfigError(f"{finding}; rename one with name=NAME,model=MODEL, or NAME=FILE for a file of answers")
     resolved = judge_options.resolve(judge)
     released = resolved.recognition.judge
     checked_mode("pair", {"both_orders": True}, judge_options, released=released, is_default=False)
@@ -112,7 +112,9 @@ def compare_command(
         labelled = _labels(labels, rows, samples, out)
     name = Path(judge or (resolved.named.card.name if resolved.named else "")).name
     folder = _Folder(out=out, options=run_options)
-    console.message(f"{len(samples):,} questions; memory, one model at a time: {_memory((first, second), name, judge)}")
+    console.message(
+        f"{len(samples):,} questions; memory for one model at a time: {_memory((first, second), name, judge)}"
+    )
     counts: Counter[str] = Counter()
     pairs = folder.pairs(samples, (first, second), counts)
     judgments = {key: row for key, row in folder.judge(resolved, judge_options, len(pairs)).items() if key in pairs}
@@ -120,7 +122,7 @@ def compare_command(
     warnings = [*_self_preference((first, second), name, judge), *similar_names_notes((first.name, second.name))]
     warnings += [*matched.notes(), *(texts.notes() if labels else ())]
     warnings += [f"{finding}: {count:,} of {len(samples):,} answers" for finding, count in counts.items() if count]
-    stages = {f"answers of {side.name}": side.answers for side in (first, second)}
+    stages = {f"{side.name}'s answers": side.answers for side in (first, second)}
     comparison = ModelComparison(
         models=(first.name, second.name),
         judge=name,
@@ -135,7 +137,7 @@ def compare_command(
     paths = write_study(study, out, overwrite=True)
     if results.write(study.to_json()):
         _print(study)
-        console.message(f"page in {paths[0]}")
+        console.message(f"wrote the page to {paths[0]}")
     if labels is not None:
         rows.check_rejected(labels, labelled.rejected, labelled.read)
     failed = 1 - (len(judgments) - study.counts["failed"]) / len(samples)
@@ -146,7 +148,7 @@ def compare_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """A model, or a file of answers without `generator`."""
+    """A model, or a file of answers if `generator` is None."""
 
     name: str
     answers: Path
@@ -158,7 +160,7 @@ def _side(text: str, out: Path) -> _Side:
     named, _, file = text.partition("=")
     name, path = (model_name(named), file) if Path(file).is_file() and not Path(text).exists() else ("", text)
     if (Path(path).is_file() and not path.endswith(".gguf")) or row_suffix(path) in (".jsonl", ".json"):
-        [path] = input_files(path)  # its error suggests similar names
+        [path] = input_files(path)  # the error suggests similar names
         return _Side(name=name or read_model_answers(path)[0], answers=Path(path))
     if "=" in text and not Path(text).exists():
         generator = parse_generator(text)
@@ -167,7 +169,7 @@ def _side(text: str, out: Path) -> _Side:
         generator = build_generator({"name": stem.lstrip("._-"), "model": text})
     name, count = generator.name, len(generator.decodings)
     if count > 1:
-        raise ConfigError(f"{name}: {count} decodings; judgelm compare needs one answer per question")
+        raise ConfigError(f"{name}: found {count} decodings; judgelm compare requires one answer per question")
     answers = out / "answers" / f"{name}.jsonl"
     return _Side(name=name, answers=answers, generator=generator, model=generator.options.model)
 
@@ -180,29 +182,28 @@ def _download(repo: str, name: str, folder: Path) -> Path:
         try:
             hf_hub_download(repo, name, repo_type="dataset", local_dir=folder)
         except OSError as error:  # the hub client's errors are OSErrors
-            finding = f"{repo} cannot be downloaded ({first_line(error)})"
-            raise InputError(f"{finding}; download {name} yourself and pass it as --questions") from error
+            finding = f"could not download {repo} ({first_line(error)})"
+            raise InputError(f"{finding}; download {name} yourself and pass it with --questions") from error
     return folder / name
 
 
 def _labels(path: Path, rows: LabelOptions, questions: Sequence[Sample], out: Path) -> LabelledSet:
-    """Read human verdicts, and check their ids."""
     from judgelm.cli.evaluation import load_labels
 
     check_no_input([out / "pairs.jsonl", out / "judgments.jsonl"], [path])
     labelled = load_labels(path, "auto", {}, replace(rows.reading, columns={}, sheet=None))
     known = {question.id for question in questions}
     if not labelled.labels.keys() & known:
-        examples = f"{next(iter(labelled.labels))!r} against {next(iter(known))!r}"
-        raise InputError(f"{path}: no label id matches a question id ({examples}, for example)")
+        examples = f"for example {next(iter(labelled.labels))!r} and {next(iter(known))!r}"
+        raise InputError(f"{path}: none of the label ids match a question id ({examples})")
     return labelled
 
 
 def _self_preference(sides: Sequence[_Side], name: str, judge: str | None) -> list[str]:
     own = [side.name for side in sides if _identities(side.name, side.model) & _identities(name, judge)]
     return [
-        f"{name} judges its own answers, as {side}. Judges prefer their own answers, so the win rate of {side} may be "
-        "too high; use another judge, or add human labels (--labels)"
+        f"{name} is judging its own answers (as {side}). Judges tend to prefer their own answers, so {side}'s win rate "
+        "may be too high. Use a different judge or add human labels (--labels)."
         for side in own
     ]
 
@@ -220,8 +221,6 @@ def _memory(sides: Sequence[_Side], name: str, judge: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """The files of a comparison."""
-
     out: Path
     options: ComparisonOptions
 
@@ -231,7 +230,7 @@ class _Folder:
         return self.out / "judgments.jsonl"
 
     def pairs(self, questions: list[Sample], sides: tuple[_Side, _Side], counts: Counter[str]) -> dict[str, Sample]:
-        """Collect the answers, write a pair for each question that both models answered, and return pairs by id."""
+        """Collect the answers, write a pair for each question answered by both models, and return pairs by id."""
         (self.out / "answers").mkdir(parents=True, exist_ok=True)
         for side in sides:
             if side.generator is not None:
@@ -241,9 +240,9 @@ class _Folder:
         names, files = (sides[0].name, sides[1].name), (str(sides[0].answers), str(sides[1].answers))
         pairs = {pair.id: pair for pair in pair_of_models(questions, names, files, counts)}
         if not pairs:
-            raise InputError(f"{self.out}: the models answered no question in common; see the failures above")
+            raise InputError(f"{self.out}: no question was answered by both models; see the failures above")
         path, rows = self.out / "pairs.jsonl", {}
-        if path.is_file() and not self.options.overwrite:  # keeps judged lines, so that the run can resume
+        if path.is_file() and not self.options.overwrite:  # keep judged lines so that the run can resume
             rows = {str(row.get("id")): (line, row) for line, row in read_jsonl(path)}
         for key, pair in pairs.items():
             line, row = rows.setdefault(key, (0, plain_row(pair)))
@@ -254,7 +253,7 @@ class _Folder:
         return pairs
 
     def judge(self, resolved: "ResolvedJudge", judge_options: JudgeOptions, total: int) -> dict[str, Judgment]:
-        """Judge the pairs in both orders; return all judgments by id."""
+        """Judge the pairs in both orders, and return all judgments by id."""
         from judgelm.cli.run import judge_for, judge_watched
 
         job = replace(self.options, limit=None).job([str(self.out / "pairs.jsonl")], str(self.run))
@@ -276,4 +275,4 @@ def _print(study: "StudyResult") -> None:
     out.print(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in study.counts.items()))
     for row in study.table("stages"):
         cost = [f"{row[key]:,.{4 * (unit == 'USD')}f} {unit}" for key, unit in _UNITS.items() if row[key] is not None]
-        out.print(f"{row['stage']}: {', '.join(cost) or 'cost and time not recorded'}")
+        out.print(f"{row['stage']}: {', '.join(cost) or 'cost and time were not recorded'}")

@@ -1,6 +1,6 @@
-"""Messages, errors, configuration files and progress of all commands.
+"""Messages, errors, configuration files, and progress, shared by all commands.
 
-Text for a terminal passes through `printable`. Machine-readable output (`--json -`, judgments on standard output) is
+Terminal output is escaped with `printable`. Machine-readable output (`--json -`, judgments on standard output) is
 written unchanged with `typer.echo`.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 EXIT_USAGE, EXIT_FAILURES, EXIT_INTERRUPTED = 1, 2, 130
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # click's, wherever Typer keeps its click
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # from the copy of click that Typer uses
 _NOT_CONFIGURED = {"config", "help", "help_all", "install_completion", "show_completion"}
 _LOG_EVERY_S = 30.0
 _REFRESH_EVERY_S = 0.2
@@ -53,7 +53,7 @@ _ODD = re.compile(r"[^ -~]")
 
 
 def printable(text: str) -> str:
-    r"""Escape control, bidirectional, invisible and unassigned characters, as in `\x1b` or `\u202e`."""
+    r"""Escape control, bidirectional, invisible, and unassigned characters, such as `\x1b` or `\u202e`."""
     return text if text.isascii() and text.isprintable() else _ODD.sub(_escaped, text)
 
 
@@ -66,44 +66,44 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 class PlainConsole(Console):
-    """A console without markup and emoji codes, which escapes text."""
+    """A console that escapes text and does not interpret markup or emoji codes."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, markup=False, emoji=False, highlight=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Escape text before its width is measured."""
+        """Escape the text before its width is measured."""
         return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Escape everything that was not a string."""
+        """Escape renderables other than strings."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def message(self, text: str, *, label: str = "", style: str = "") -> None:
-        """Print text without wrapping, with further lines indented."""
+        """Print text without wrapping; lines after the first are indented."""
         indented = printable(text).replace("\n", "\n  ")
         self.print(Text.assemble((label, style), " " if label else "", indented), soft_wrap=True)
 
     def messages(self, texts: Iterable[str], **options: str) -> None:
-        """Print several texts; `options` as of `message`."""
+        """Print several messages; `options` are passed to `message`."""
         for text in texts:
             self.message(text, **options)
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Print texts, each from a new line, with wrapping."""
+        """Print each text on a new line, with wrapping."""
         for text in texts:
             self.print(text)
 
     @contextmanager
     def activity(self, text: str) -> Iterator[Callable[[str], None]]:
-        """Show a spinner; yields a function that changes its text."""
+        """Show a spinner, and yield a function that changes its text."""
         with self.status(Text(printable(text))) as status:
             yield lambda changed: status.update(Text(printable(changed)))
 
     @contextmanager
     def stages(self) -> Iterator[Callable[[str, float], None]]:
-        """Show a bar or line per stage; yields a function of the stage's name and the finished share, 0 to 1."""
+        """Show a bar or line per stage, and yield a function that takes a stage's name and progress (0 to 1)."""
         from rich import progress as bars
 
         columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), bars.TaskProgressColumn())
@@ -123,19 +123,19 @@ class PlainConsole(Console):
 
 
 console = PlainConsole(stderr=True)
-"""Progress and notes on standard error, which `--quiet` turns off. Standard output is for results."""
+"""Prints progress and notes to standard error, unless `--quiet` is set. Standard output is for results."""
 errors = PlainConsole(stderr=True)
-"""Errors and warnings, also with `--quiet`."""
+"""Prints errors and warnings, even with `--quiet`."""
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print escaped text."""
+    """Escape and print text."""
     typer.echo(printable(text), err=err)
 
 
 @contextmanager
 def printed_rejects(label: str) -> "Iterator[RejectCounts]":
-    """Count rejects, and print them by reason at the end."""
+    """Count rejects, and print the counts by reason at the end."""
     rejects = RejectCounts()
     yield rejects
     for line in rejects.lines():
@@ -143,7 +143,7 @@ def printed_rejects(label: str) -> "Iterator[RejectCounts]":
 
 
 def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """Return a table with `left` columns of text, then numbers."""
+    """Create a table with `left` columns of text, followed by columns of numbers."""
     table = Table(title=title, title_justify="left", show_header=any(columns))
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index < left else "right")
@@ -153,7 +153,7 @@ def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str
 
 
 def run_app(app: typer.Typer) -> None:
-    """Run a Typer app; errors exit with 1."""
+    """Run a Typer app; exit with code 1 on errors."""
     try:
         with escaped_diagnostics(), terminated_as_interrupt():
             code = app(standalone_mode=False)
@@ -170,14 +170,14 @@ def run_app(app: typer.Typer) -> None:
         error.show(message)  # type: ignore[attr-defined]
         echo(message.getvalue().rstrip("\n"), err=True)
         if getattr(getattr(error, "param", None), "name", None) == "labels":
-            echo("Without labels, judgelm report RUN --samples PAIRS prints the verdicts", err=True)
-        sys.exit(EXIT_USAGE)  # click exits with 2, which here means too many failures
+            echo("To print the verdicts without labels, use judgelm report RUN --samples PAIRS", err=True)
+        sys.exit(EXIT_USAGE)  # click would exit with 2, which means too many failures here
     sys.exit(code if isinstance(code, int) else 0)
 
 
 @contextmanager
 def escaped_diagnostics() -> Iterator[None]:
-    """Escape tracebacks (until the process ends), warnings and log messages."""
+    """Escape warnings, log messages, and tracebacks (tracebacks until the process exits)."""
 
     def print_traceback(error: BaseException | None) -> None:
         echo("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
@@ -195,15 +195,13 @@ def escaped_diagnostics() -> Iterator[None]:
 
 
 class _PrintableRecord(logging.LogRecord):
-    """A log record with an escaped message and traceback."""
-
     def __init__(self, *parts: Any, **named: Any) -> None:
         super().__init__(*parts, **named)
         if self.exc_info and self.exc_info[1] is not None:
             trace = "".join(traceback.format_exception(*self.exc_info))
             self.exc_text = printable(trace.rstrip("\n"))
 
-    def getMessage(self) -> str:  # noqa: N802 - logging's own name
+    def getMessage(self) -> str:  # noqa: N802 - overrides logging's method
         return printable(super().getMessage())
 
 
@@ -214,7 +212,7 @@ def fail(message: str) -> NoReturn:
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Use the values of a YAML file as the command's defaults."""
+    """Use values from a YAML file as defaults for the command."""
     if path is None:
         return None
     try:
@@ -223,7 +221,7 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         raise typer.BadParameter(str(error)) from error
     known = {str(parameter.name) for parameter in context.command.params} - _NOT_CONFIGURED
     if not isinstance(values, dict):
-        raise typer.BadParameter(f"{path}: expected a mapping from option to value")
+        raise typer.BadParameter(f"{path}: expected a mapping from option names to values")
     values = {str(key): value for key, value in values.items()}
     if unknown := values.keys() - known:
         finding = f"unknown option {', '.join(sorted(unknown))}"
@@ -236,13 +234,13 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _pairs(path: Path, option: str, values: Any) -> list[str]:
-    import yaml  # late, for fast help
+    import yaml  # imported late to keep --help fast
 
     if isinstance(values, dict):
         return [f"{name}={yaml.safe_dump(value, default_flow_style=True)}" for name, value in values.items()]
     if isinstance(values, list) and all(isinstance(pair, str) for pair in values):
         return values
-    raise typer.BadParameter(f"{path}: {option}: expected a mapping, or a list of texts such as name=value")
+    raise typer.BadParameter(f"{path}: {option}: expected a mapping, or a list of strings such as name=value")
 
 
 @contextmanager
@@ -261,18 +259,18 @@ def terminated_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def resumable(out: str = "") -> Iterator[None]:
-    """On Ctrl-C exit with 130 and say how to continue, unless `out` is `-`."""
+    """On Ctrl-C, exit with 130 and print how to resume unless `out` is `-`."""
     try:
         yield
     except KeyboardInterrupt:
-        way_on = "" if out == "-" else "; run the same command again to continue"
+        way_on = "" if out == "-" else "; run the same command again to resume"
         errors.print(f"\ninterrupted{way_on}", style="yellow")
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 @contextmanager
 def watch(total: int | None) -> Iterator[Callable[["RunStats", Judgment], None]]:
-    """Show progress: a bar in a terminal, elsewhere a line every 30 s."""
+    """Show progress: a bar in a terminal, or a line every 30 s otherwise."""
     from rich import progress as bars
 
     pace, shown = Pace(total), time.monotonic()
@@ -300,7 +298,7 @@ def watch(total: int | None) -> Iterator[Callable[["RunStats", Judgment], None]]
 
 
 class Pace:
-    """Speed and remaining time of a run, shown after about three batches, because warm-up slows the first."""
+    """Speed and remaining time of a run, shown after about three batches because warm-up slows the first."""
 
     def __init__(self, total: int | None) -> None:
         self.total = total
@@ -312,7 +310,7 @@ class Pace:
             self._first_s = max(stats.judge_s, _MIN_FIRST_S)
 
     def shown(self, stats: "RunStats") -> str:
-        """Return speed, failures and ETA; at first only the failures."""
+        """Return the speed, failures and ETA, or only the failures at the start."""
         failed = f"{sum(stats.failures.values())} failed"
         if self._first_s is None or stats.judge_s < _MIN_BATCHES * self._first_s:
             return failed
@@ -325,7 +323,7 @@ class Pace:
 
 
 def speed(samples: int, seconds: float) -> str:
-    """Format samples per second, or seconds per sample if that is larger."""
+    """Format the speed as samples per second, or as seconds per sample if that is the larger number."""
     if 0 < samples < seconds:
         return f"{seconds / samples:,.1f} s per sample"
     return f"{samples / seconds:,.1f} samples/s"
@@ -335,29 +333,29 @@ def _json_value(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print errors only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Print only errors.")]
 JsonOut = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Write all results as JSON; - is standard output.")
+    Path | None, typer.Option("--json", metavar="FILE", help="Write all results as JSON; use - for standard output.")
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """Options of every command that prints results."""
+    """Options for commands that print results."""
 
     json_out: JsonOut = None
     quiet: Quiet = False
 
     def write(self, content: Any) -> bool:
-        """Write `--json`; return True if the results are also to be printed."""
+        """Write the `--json` file; return True if the results should also be printed."""
         write_json(self.json_out, content)
         return not (self.quiet or is_stdout(self.json_out))
 
 
 def write_json(path: Path | None, content: Any) -> None:
-    """Write results as JSON; None writes nothing."""
+    """Write results as JSON, unless `path` is None."""
     if path is not None:
-        text = io.StringIO()  # `dumps` would list every token
+        text = io.StringIO()  # `dumps` would build a list of all tokens
         json.dump(json_ready(content), text, indent=1, default=_json_value, allow_nan=False)
         write_text(path, text.getvalue() + "\n")
 
@@ -370,7 +368,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically; `-` is standard output."""
+    """Write a file atomically, or write to standard output if `path` is `-`."""
     if str(path) == "-":
         typer.echo(text, nl=not text.endswith("\n"))
         return
@@ -378,17 +376,17 @@ def write_text(path: Path, text: str) -> None:
         from judgelm.data.dataset_files import write_text as write_whole  # loads pyarrow
 
         return write_whole(path, text)
-    try:  # a device or a pipe must not be replaced
+    try:  # do not replace a device or pipe
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}; choose another place") from error
+        raise RunError(f"{path}: could not write the file: {error.strerror}; choose a different path") from error
 
 
 def picked(record: Any, *names: str) -> dict[str, Any]:
-    """Return some fields of a record for `--json`."""
+    """Return the given fields of a record for `--json`."""
     return {name: getattr(record, name) for name in names}
 
 
 def is_stdout(path: Path | None) -> bool:
-    """Return True for `--json -`, which reserves standard output."""
+    """Return True for `--json -`, which uses standard output."""
     return str(path) == "-"

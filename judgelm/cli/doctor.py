@@ -1,4 +1,4 @@
-"""`judgelm doctor`: check packages and devices and suggest fixes; estimate the memory of a fine-tuning."""
+"""`judgelm doctor`: check packages and devices and suggest fixes; estimate the memory for fine-tuning."""
 
 import platform
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,7 @@ from judgelm.package import VERSION, install_hint
 
 
 def facts_table(title: str) -> Table:
-    """Return an empty table of names and values."""
+    """Create an empty table of names and values."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -64,18 +64,18 @@ def doctor(
 ) -> None:
     """Check packages and devices, and suggest fixes.
 
-    With `--train`, estimate the memory of a fine-tuning instead.
+    With `--train`, estimate the memory needed for fine-tuning instead.
 
     Options:
         quiet: Print only the fixes.
 
-    Memory of a fine-tuning:
-        train: Estimate the memory of the fine-tuning in this YAML, without loading weights.
-        changes: Override a field of the YAML. Repeatable.
-        shape: Use the shape of a known model: llama-7b, -13b, -33b.
-        gpus: Number of GPUs on all machines.
-        sharding: Sharding in accelerate's file; ddp does not shard.
-        gpu_memory: Memory of one GPU in GiB.
+    Memory for fine-tuning:
+        train: Estimate the memory for the training run in this YAML file, without loading weights.
+        changes: Override a field of the YAML file. Repeatable.
+        shape: Use the shape of a known model: llama-7b, llama-13b, or llama-33b.
+        gpus: Total number of GPUs across all machines.
+        sharding: Sharding strategy from the accelerate config; ddp does not shard.
+        gpu_memory: Memory per GPU in GiB.
 
     Examples:
         judgelm doctor
@@ -97,7 +97,7 @@ def doctor(
         _finish(*_print_memory(report, f"{gpus} GPUs, {sharding}", gpu_memory, out), json_out)
         return
     if shape or gpus > 1 or gpu_memory or changes:
-        raise ConfigError("--shape, --gpus, --gpu-memory and --set need --train FILE")
+        raise ConfigError("--shape, --gpus, --gpu-memory, and --set require --train FILE")
     machine = _Report()
     out.print(f"judgelm {machine.judgelm}, Python {machine.python}, {machine.system}", soft_wrap=True)
     _examine_packages(machine, out)
@@ -111,18 +111,17 @@ def doctor(
 def _print_memory(
     report: dict[str, Any], name: str, gpu_memory: float | None, out: PlainConsole
 ) -> tuple[dict[str, Any], bool]:
-    """Print the memory per GPU; return the `--json` report, and whether it exceeds `gpu_memory`."""
     from judgelm.training.memory import USABLE_SHARE
 
     model, total = report["model"], sum(report["bytes"].values())
     trained = model["adapter"] if report["setup"]["lora"] else model["total"]
-    table = facts_table(f"GiB of one of {name}")
-    table.add_row("parameters", f"{model['total']:,}, of which trained {trained:,}")
-    for row, size in (report["bytes"] | {"total at the peak": total}).items():
+    table = facts_table(f"GiB per GPU ({name})")
+    table.add_row("parameters", f"{model['total']:,}, of which {trained:,} are trained")
+    for row, size in (report["bytes"] | {"peak total": total}).items():
         table.add_row(row, f"{size / _GIB:,.1f}")
     fits = None if gpu_memory is None else total <= USABLE_SHARE * gpu_memory * _GIB
     if gpu_memory is not None:
-        usable = f"{USABLE_SHARE * gpu_memory:,.1f} usable of {gpu_memory:,.1f}:"
+        usable = f"{USABLE_SHARE * gpu_memory:,.1f} of {gpu_memory:,.1f} usable:"
         table.add_row(usable, Text("fits", "green") if fits else Text("does not fit", "red"))
     out.print(table)
     return report | {"total_bytes": total, "fits": fits}, fits is False
@@ -138,13 +137,13 @@ def _examine_packages(report: _Report, out: PlainConsole) -> None:
     try:
         declared = declared_packages()
     except PackageNotFoundError:
-        report.fixes.append("judgelm itself is not installed; in its checkout run: pip install -e .")
+        report.mend.append("judgelm itself is not installed; in your checkout, run: pip install -e .")
         return
-    with console.activity("importing every package"):
+    with console.activity("importing all packages"):
         report.packages = with_imports_tried(declared)
     report.fixes += findings(report.packages)
     table = Table(title="packages", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("package", "installed", "wanted", ""):
+    for column in ("package", "installed", "required", ""):
         table.add_column(column, overflow="fold")
     for package in report.packages:
         other_name = f"{package.distribution} " if package.distribution not in {None, package.name} else ""
@@ -161,16 +160,14 @@ def _examine_devices(report: _Report, out: PlainConsole) -> None:
     cpu = devices.cpu
     table = facts_table("devices")
     table.add_row("CPU", cpu.model)
-    table.add_row(
-        "cores", f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable here"
-    )
+    table.add_row("cores", f"{cpu.physical_cores} physical, {cpu.logical_cores} logical, {cpu.usable_cores} usable")
     table.add_row("instruction sets", " ".join(cpu.instruction_sets) or "none relevant")
     table.add_row("memory", _memory(cpu.memory_free_bytes, cpu.memory_total_bytes))
     for index, gpu in enumerate(devices.cuda):
         memory = _memory(gpu.memory_free_bytes, gpu.memory_total_bytes)
         table.add_row(f"cuda:{index}", f"{gpu.name}, {memory}, compute capability {gpu.compute_capability}")
     table.add_row("NVIDIA driver", devices.driver or "none")
-    table.add_row("torch's build", f"CUDA {devices.cuda_build}" if devices.cuda_build else "CPU")
+    table.add_row("torch build", f"CUDA {devices.cuda_build}" if devices.cuda_build else "CPU")
     out.print(table)
 
 
@@ -180,7 +177,7 @@ def _memory(free: int, total: int) -> str:
 
 def _examine_engine(report: _Report, out: PlainConsole) -> None:
     if report.is_broken("torch") or report.is_broken("transformers"):
-        finding = "only openai works without torch and transformers"
+        finding = "without torch and transformers, only openai works"
         out.print(f"engine: {finding}; run: {install_hint('local')}\n", soft_wrap=True)
         return
     name, why = choose_engine()

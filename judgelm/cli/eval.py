@@ -7,7 +7,7 @@ from judgelm.cli.options import ScoringOptions
 
 @essential("labels protocol failures order_rule control column label_code reversed_ json_out quiet")
 def eval_command(scoring: ScoringOptions, results: Results) -> None:
-    """Compare judgments with labels: agreement, position bias and failures, with intervals.
+    """Compare judgments with labels: agreement, position bias, and failures, with intervals.
 
     Examples:
         judgelm eval judgments.jsonl --labels labelled.jsonl

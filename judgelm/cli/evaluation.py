@@ -1,4 +1,4 @@
-"""Evaluate run files against labels."""
+"""Compare run files with labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -49,7 +49,7 @@ class ScoredRun:
     claim: WinRateClaim | str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all numbers for `--json`."""
+        """Return all results for `--json`."""
         parts = {"training_questions": self.seen, "control": self.control}
         claim = {"win_rate": self.claim.to_json()} if isinstance(self.claim, WinRateClaim) else {}
         known = {name: asdict(part) for name, part in parts.items() if part is not None}
@@ -57,14 +57,14 @@ class ScoredRun:
 
 
 def score(options: ScoringOptions) -> ScoredRun:
-    """Read the files and evaluate."""
+    """Load the files and evaluate the judgments."""
     whole, judgments = _read(options.judgments, options)
     reverse = None
     if options.reversed_ is not None:
         whole_reverse, reverse = _read(options.reversed_, options)
         check_common_ids(judgments, reverse, str(options.reversed_))
         if isinstance(whole_reverse, StoredJudgments):
-            check_reversed(whole, whole_reverse)  # other programs may store the texts unswapped
+            check_reversed(whole, whole_reverse)  # other programs may store the texts without swapping them
     manifest = load_manifest(options.judgments)
     reading = replace(options.reading_of(options.labels, options.judgments), as_authors=options.parser == "original")
     labelled = load_labels(options.labels, options.label_reference, manifest, reading)
@@ -114,7 +114,6 @@ def score(options: ScoringOptions) -> ScoredRun:
 
 
 def _read(path: Path, options: ScoringOptions) -> tuple[Mapping[str, Judgment], dict[str, Judgment]]:
-    """Return the judgments, and a compact copy for the metrics."""
     if is_run_file(path):
         stored = StoredJudgments(path)
         return stored, stored.compact
@@ -139,7 +138,7 @@ def _seen_questions(labelled: LabelledSet, manifest: dict[str, Any]) -> SeenQues
 
 
 def read_run(path: Path, parser: Parser = "judgelm", scale: str = "any") -> dict[str, Judgment]:
-    """Read a run file, or parse another program's replies."""
+    """Load a run file, or parse replies from another program."""
     if is_run_file(path):
         return read_judgments(path)
     if parser == "original":
@@ -152,26 +151,26 @@ def read_run(path: Path, parser: Parser = "judgelm", scale: str = "any") -> dict
     failures = [judgment.failure for judgment in judgments.values() if judgment.failure is not None]
     beyond = sum(failure.code == "out_of_range" for failure in failures)
     if beyond and parser != "original":
-        finding = f"{beyond:,} of {len(judgments):,} replies have scores out of range ({scale})"
+        finding = f"{beyond:,} of {len(judgments):,} replies have scores outside the range {scale}"
         errors.message(f"{path}: {finding}; try --scale any")
     return judgments
 
 
 def load_manifest(judgments: Path) -> dict[str, Any]:
-    """Return the manifest of a run, or an empty one."""
+    """Load the manifest of a run, or return an empty one."""
     path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
     if not path.is_file():
         return {}
     try:
         return dict(parse_json(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{path}: cannot read the manifest: {error}") from error
+        raise InputError(f"{path}: could not load the manifest: {error}") from error
 
 
 def is_run_file(path: Path) -> bool:
-    """Return True for a run file of judgelm."""
+    """Return True if a file is a run file."""
     if is_stream(path):
-        raise InputError(f"{path}: cannot read judgments from a pipe; save them to a file")
+        raise InputError(f"{path}: reading judgments from a pipe is not supported; save them to a file")
     first = next(iter(read_rows(str(path))), None)
     return isinstance(first, Row) and is_judgment_row(first.data)
 
@@ -179,7 +178,7 @@ def is_run_file(path: Path) -> bool:
 def load_labels(
     path: Path, choice: LabelChoice, manifest: dict[str, Any], reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Read labels made with or without reference; `auto` follows the run's manifest."""
+    """Load labels made with or without references; `auto` follows the run's manifest."""
     if choice == "auto" and _mode(manifest).get("reference", "ignore") != "ignore":
         with suppress(InputError):
             return _printed_labels(path, reading, with_reference=True)
@@ -187,12 +186,12 @@ def load_labels(
 
 
 def _by_order_rule(labelled: LabelledSet, options: ScoringOptions) -> LabelledSet:
-    """Combine the two orders of labels from a run by `--label-order-rule`; drop failed judgments."""
+    """If the labels are a run, combine its two orders by `--label-order-rule` and drop failed judgments."""
     rule = options.label_order_rule
     if rule == "as_judged":
         return labelled
     if is_stream(options.labels) or not is_run_file(options.labels):
-        raise ConfigError(f"--label-order-rule {rule}: {options.labels} is not a run file; leave the option out")
+        raise ConfigError(f"--label-order-rule {rule}: {options.labels} is not a run file; remove the option")
     labels = {}
     for key, judgment in read_judgments(options.labels).items():
         value = pair_label(judgment, rule)
@@ -204,12 +203,11 @@ def _by_order_rule(labelled: LabelledSet, options: ScoringOptions) -> LabelledSe
 
 
 def _printed_labels(path: Path, reading: Reading, *, with_reference: bool) -> LabelledSet:
-    with printed_rejects("label left out") as rejects:
+    with printed_rejects("label skipped") as rejects:
         return read_labels(str(path), with_reference=with_reference, on_reject=rejects, reading=reading)
 
 
 def _default_rule(mode: dict[str, Any], judgments: dict[str, Judgment], *, pandalm: bool) -> LabelRule | None:
-    """Return the protocol's order rule; None is JudgeLM's."""
     if pandalm:
         return "tie" if any(len(judgment.compared) > 1 for judgment in judgments.values()) else "as_judged"
     chosen = mode.get("order_rule") in ("tie", "probability") or mode.get("accept_one_order")
@@ -238,16 +236,16 @@ def _scale_in_words(options: ScoringOptions, manifest: dict[str, Any]) -> str | 
 
 
 def check_once(paths: Iterable[Path]) -> None:
-    """Refuse a file that is given twice."""
+    """Raise an error if a file is given twice."""
     seen: set[Path] = set()
     for path in paths:
         if path.resolve() in seen:
-            raise ConfigError(f"{path}: given twice; give each file once")
+            raise ConfigError(f"{path} is given twice; pass each file once")
         seen.add(path.resolve())
 
 
 def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> StudyResult:
-    """Compare the scored run with another judge's run."""
+    """Compare the scored run with a run by another judge."""
     judges = read_judges([options.judgments, other], [], parser=options.parser, scale=options.scale)
     rules = CompareOptions(
         failures=options.failures or "excluded",
@@ -260,12 +258,14 @@ def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> Stu
 def read_judges(
     paths: Sequence[Path], names: Sequence[str], *, parser: Parser, scale: str
 ) -> dict[str, dict[str, Judgment]]:
-    """Read judgments by judge, by the given names, else by file name."""
+    """Load the judgments of each judge, keyed by the given names or by file name."""
     if names and len(names) != len(paths):
-        raise ConfigError(f"--name: got {len(names)} for {len(paths)} files; give one per file, in order")
+        raise ConfigError(
+            f"--name: got {len(names)} names for {len(paths)} files; give one name per file, in the same order"
+        )
     named = list(names) or [path.stem for path in paths]
     if not names and len(set(named)) < len(named):
         named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]
     if len(set(named)) < len(named):
-        raise ConfigError(f"duplicate judge names ({', '.join(named)}); name each file with --name")
+        raise ConfigError(f"duplicate judge names ({', '.join(named)}); use --name to name each file")
     return {name: read_run(path, parser, scale) for name, path in zip(named, paths, strict=True)}

@@ -1,4 +1,4 @@
-"""`judgelm export`: the input rows with their verdicts."""
+"""`judgelm export`: write the input rows with their verdicts."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ TableFormat = Literal["csv", "parquet", "xlsx"]
 _COLUMNS = ("verdict", "probability", "scores", "consistent", "reason", "failure")
 _MAX_XLSX_ROWS, _MAX_XLSX_COLUMNS = 1_048_576, 16_384
 _MAX_XLSX_INTEGER = 10**15
-"""Excel keeps 15 digits of a number."""
+"""Excel stores at most 15 digits of a number."""
 
 
 def export_command(
@@ -39,17 +39,17 @@ def export_command(
     rows_as: LabelOptions,
     results: Results,
 ) -> None:
-    """Write the judged rows with verdict, probability and reason, as CSV, Parquet or Excel.
+    """Export the judged rows with their verdicts, probabilities, and reasons to CSV, Parquet, or Excel.
 
-    The input's columns and rows keep their order. Rows without a judgment say "not judged".
+    Columns and rows keep the order of the input. Rows without a judgment are marked "not judged".
 
     Options:
-        judgments: A run file.
-        samples: The judged file; without it a row has only the id.
-        to: csv, parquet or xlsx. Default: from the name of --out.
-        out: The table. Default: next to the run.
-        escape_formulas: For CSV: add an apostrophe before texts that a spreadsheet would compute (=1+1).
-        overwrite: Replace an existing table.
+        judgments: Run file to export.
+        samples: File that was judged. If it is not given, the rows contain only the id.
+        to: Output format: csv, parquet, or xlsx. Default: determined by the extension of --out.
+        out: Output file. Default: next to the run file.
+        escape_formulas: For CSV, add an apostrophe to text that a spreadsheet would treat as a formula (=1+1).
+        overwrite: Replace an existing file.
 
     Examples:
         judgelm export judgments.jsonl --samples pairs.csv --to xlsx
@@ -61,15 +61,15 @@ def export_command(
 
     chosen = to or (out.suffix[1:] if out is not None and str(out) != "-" else "csv")
     if chosen not in get_args(TableFormat):
-        raise ConfigError(f"format {chosen!r}: choose --to {', '.join(get_args(TableFormat))}")
+        raise ConfigError(f"unknown format {chosen!r}; available for --to: {', '.join(get_args(TableFormat))}")
     if escape_formulas and chosen != "csv":
-        raise ConfigError("--escape-formulas applies to CSV only; leave it out")
+        raise ConfigError("--escape-formulas is only supported for CSV; remove it")
     target = out or judgments.with_suffix(f".{chosen}")
     check_no_input([str(target)], {str(judgments), str(samples)})
     if target.is_file():
         check_no_input([target], filter(None, [recorded_input(judgments, target.name)]))
         if not overwrite:
-            raise ConfigError(f"{target}: exists already; choose another -o or add --overwrite")
+            raise ConfigError(f"{target} already exists; choose a different -o or add --overwrite")
     run = read_judgments(judgments)
     if samples is None:
         rows: list[_Row] = [({"id": name}, judgment) for name, judgment in run.items()]
@@ -84,7 +84,7 @@ def export_command(
     results.write({"file": str(target), "rows": len(cells), "judged": len(run)} | counts)
     formulas = texts.formula_note("use --to xlsx or --escape-formulas for one") if chosen == "csv" else []
     console.messages([*texts.notes(), *formulas], label="note:", style="bold yellow")
-    console.message(f"{len(cells):,} rows in {target}")
+    console.message(f"wrote {len(cells):,} rows to {target}")
 
 
 _Row = tuple[Mapping[str, object], Judgment | None]
@@ -102,8 +102,8 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
         places[row.file, row.line], given[sample.id] = sample.id, sample
     orders, texts = judged_orders(run, given, str(samples))
     if orders:
-        finding = "its answers are in another order"
-        raise InputError(f"{samples}: not the file that {judgments} judged: {finding}; give the judged file")
+        finding = "the answers are in a different order"
+        raise InputError(f"{samples}: {judgments} was not made from this file: {finding}; pass the judged file")
     console.messages(texts.notes())
     for raw in read_rows(str(samples), sheet=reading.sheet):
         if isinstance(raw, Reject):
@@ -125,7 +125,7 @@ def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
 
 
 def _id_text(value: object) -> object:
-    """Return integers as text: Excel keeps 15 digits."""
+    """Return integers as text, because Excel stores at most 15 digits."""
     return str(value) if type(value) is int else value
 
 
@@ -160,7 +160,7 @@ def _write_csv(path: Path, header: list[str], rows: list[list[object]], texts: C
 
 
 def _write_parquet(path: Path, header: list[str], rows: list[list[object]], texts: CellTexts) -> None:
-    """Write columns of one type unchanged, and mixed columns as text or JSON."""
+    """Leave columns with a single type unchanged, and convert mixed columns to text or JSON."""
     require("pyarrow", extra="parquet")
     import pyarrow
     from pyarrow import parquet
@@ -180,7 +180,7 @@ def _write_parquet(path: Path, header: list[str], rows: list[list[object]], text
 
 
 def _is_storable(kind: Any) -> bool:
-    """Return False for an empty struct, which Parquet cannot store."""
+    """Return False for empty structs, which Parquet cannot store."""
     parts = [kind.field(index).type for index in range(kind.num_fields)]
     return all(map(_is_storable, parts)) and (bool(parts) or not str(kind).startswith("struct"))
 

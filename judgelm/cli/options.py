@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def names_of(place: str) -> Callable[[], list[str]]:
-    """Return a completion that lists `module:name`, a collection or a function that returns one."""
+    """Return a completion function that lists `module:name`, a collection, or a function that returns one."""
     module, _, name = place.partition(":")
 
     def names() -> list[str]:
@@ -46,7 +46,7 @@ released_names = names_of("judges.released:released_names")
 
 
 def mode_args(ctx: typer.Context) -> list[str]:
-    """Return the options of the mode on the command line, each up to its `=`."""
+    """Complete `--mode-arg` with the options of the given mode."""
     name = ctx.params.get("mode") or "pair"
     names = [field.name for field in fields(cast(Any, mode_type(name)))] if name in MODES else []
     return [f"{name}=" for name in names if name not in CARD_FIELDS]
@@ -54,35 +54,40 @@ def mode_args(ctx: typer.Context) -> list[str]:
 
 _JUDGE, _MODEL = "Judging", "Model and engine"
 
-Config = Annotated[Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file of these options.")]
+Config = Annotated[
+    Path | None, typer.Option(callback=load_config, is_eager=True, help="YAML file that sets these options.")
+]
 _ENGINES = ["auto", *ENGINES]
 EngineName = Annotated[
-    str, typer.Option(help=f"{', '.join(_ENGINES)}.", rich_help_panel=_MODEL, autocompletion=lambda: _ENGINES)
+    str,
+    typer.Option(
+        help=f"Inference engine: {', '.join(_ENGINES)}.", rich_help_panel=_MODEL, autocompletion=lambda: _ENGINES
+    ),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFlags:
-    """Model and engine options of every command that loads a judge.
+    """Model and engine options for commands that load a judge.
 
     Judging:
-        ignore_card: Use another template than the judge was trained with.
+        ignore_card: Ignore the judge's card, to use a template that the judge was not trained with.
 
     Model and engine:
-        engine_arg: An argument for this engine; the value is YAML. Repeatable.
+        engine_arg: Extra argument for the engine, with a YAML value. Repeatable.
         adapter: PEFT adapter to apply to the model.
-        dtype: auto, float32, bfloat16 or float16; auto uses the checkpoint's dtype, or float32 where a CPU is faster
-            with it.
-        device: auto, cpu, cuda, cuda:0, ...
-        quantization: 4bit or 8bit, with bitsandbytes.
-        revision: Revision on the hub.
-        max_num_batched_tokens: Maximum tokens per forward pass.
-        max_num_seqs: Maximum sequences in flight.
-        max_model_len: Maximum context length.
-        thinking: Turn thinking on or off; absent does not pass the argument to the chat template. Default: the judge's
-            card.
-        thinking_tokens: Maximum tokens of thinking, in addition to the reply; at most half of the context.
-        trust_remote_code: Run the Python code in the model's repository.
+        dtype: auto, float32, bfloat16, or float16; auto uses the checkpoint's dtype, or float32 on CPUs where that is
+            faster.
+        device: Device to run on: auto, cpu, cuda, cuda:0, ...
+        quantization: Quantise the weights with bitsandbytes: 4bit or 8bit.
+        revision: Hub revision of the model.
+        max_num_batched_tokens: Maximum number of tokens per forward pass.
+        max_num_seqs: Maximum number of sequences in flight.
+        max_model_len: Maximum context length in tokens.
+        thinking: Turn thinking on or off, or use absent to omit the argument to the chat template. Default: set by the
+            judge's card.
+        thinking_tokens: Maximum number of thinking tokens before the reply; capped at half the context window.
+        trust_remote_code: Allow Python code from the model's repository to run.
     """
 
     engine: EngineName = "auto"
@@ -101,13 +106,13 @@ class EngineFlags:
     trust_remote_code: bool = False
 
     def judge_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `judgelm.Judge`, without the engine's name."""
+        """Return the arguments for `judgelm.Judge`, except `engine`."""
         names = (field.name for field in fields(self) if field.name not in ("engine", "engine_arg"))
         engine_args = parse_pairs(self.engine_arg or (), "--engine-arg")
         return {name: getattr(self, name) for name in names} | {"engine_args": engine_args}
 
     def resolve(self, model: str | None, engine: str | None = None) -> "ResolvedJudge":
-        """Return the judge that these options mean; `engine` replaces the option."""
+        """Resolve the judge from these options; `engine` overrides `--engine`."""
         from judgelm.judges.resolve import resolve
 
         card: str | None = getattr(self, "card", None)  # an option of JudgeOptions only
@@ -116,13 +121,13 @@ class EngineFlags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions(EngineFlags):
-    """Options of a judge and its engine.
+    """Options for a judge and its engine.
 
     Judging:
-        reading: Source of the verdict: score-line (written scores), letters, yes-no or grade (token probabilities), or
-            reward (a reward model). Default: the judge's card, else yes-no.
-        template: Prompt template. Default: the judge's card, else the reading's template.
-        card: Use the card of this released judge (judgelm judges). Default: recognised by hub id or folder.
+        reading: How to get the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
+            grade), or a reward model (reward). Default: set by the judge's card, otherwise yes-no.
+        template: Prompt template. Default: set by the judge's card, otherwise by the reading.
+        card: Use the card of this released judge (see judgelm judges). Default: detected from the hub id or folder.
     """
 
     reading: Literal["score-line", "letters", "yes-no", "grade", "reward"] | None = None
@@ -132,13 +137,14 @@ class JudgeOptions(EngineFlags):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """Options of `judgelm-batch` and `judgelm serve` for several GPUs or machines.
+    """Options for running on several GPUs or machines.
 
     Several GPUs or machines:
-        gpus: Use N GPUs of this machine, one replica per GPU.
-        ray: Use a Ray cluster: auto (running here, or RAY_ADDRESS), HOST:PORT, or local (start one).
-        workers: Number of workers. Default: one per GPU, or per node without GPUs.
-        worker_cores: CPU cores and threads per worker.
+        gpus: Use N GPUs on this machine, with one replica per GPU.
+        ray: Use a Ray cluster: auto (RAY_ADDRESS or a cluster running on this machine), HOST:PORT, or local (start a
+            new cluster).
+        workers: Number of workers. Default: one per GPU, or one per node if there are no GPUs.
+        worker_cores: Number of CPU cores and threads per worker.
     """
 
     gpus: Annotated[int | None, typer.Option(min=1)] = None
@@ -147,21 +153,21 @@ class ClusterOptions:
     worker_cores: Annotated[int | None, typer.Option(min=1)] = None
 
     def cluster(self) -> RayCluster | None:
-        """Return the cluster, or None if this process judges."""
+        """Return the cluster, or None to run the judge in this process."""
         if self.ray is None and self.gpus is None:
             if self.workers is not None or self.worker_cores is not None:
-                raise ConfigError("--workers and --worker-cores need a cluster; add --ray local")
+                raise ConfigError("--workers and --worker-cores require a cluster; add --ray local")
             return None
         return RayCluster(address=self.ray or "local", workers=self.workers, gpus=self.gpus, cores=self.worker_cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnOptions:
-    """Options of every command that reads rows.
+    """Options for commands that read rows.
 
     Options:
-        column: Rename a column of the file, for example question=prompt. Repeatable; recorded in the run.
-        sheet: Name or number of the Excel sheet; recorded in the run.
+        column: Column to use for a field, for example question=prompt. Repeatable. Saved with the run.
+        sheet: Name or number of the Excel sheet. Saved with the run.
     """
 
     column: Annotated[list[str] | None, typer.Option(metavar="NAME=COLUMN")] = None
@@ -169,7 +175,7 @@ class ColumnOptions:
 
     @property
     def reading(self) -> "Reading":
-        """Return the column names, sheet and label code of the options."""
+        """Return the column names, sheet, and label code from the options."""
         from judgelm.data.samples import Reading, parse_columns
 
         code: str | None = getattr(self, "label_code", None)  # an option of LabelOptions only
@@ -177,9 +183,9 @@ class ColumnOptions:
         return Reading(columns=parse_columns(self.column or ()), label_code=label_code, sheet=self.sheet)
 
     def reading_of(self, path: Path, *runs: Path, other: Path | None = None) -> "Reading":
-        """Return how to read rows or labels of runs, with the columns that the runs recorded.
+        """Return the column names for a file of rows or labels, including those saved with the runs.
 
-        With `other`, a second file, each file uses the columns that it has.
+        If `other`, a second file, is given, each file uses only the columns it contains.
         """
         from judgelm.runs.recorded_rows import recorded_reading
 
@@ -191,11 +197,11 @@ class ColumnOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelOptions(ColumnOptions):
-    """Options of every command that reads labelled rows.
+    """Options for commands that read labelled rows.
 
     Options:
         label_code: Meaning of the label values, for example 0=first,1=tie,2=second.
-        max_reject_rate: Exit with 2 if a larger share of the labelled rows is unreadable.
+        max_reject_rate: Exit with code 2 if more than this share of the labelled rows is unreadable.
     """
 
     label_code: Annotated[str | None, typer.Option(metavar="CODE")] = None
@@ -206,7 +212,8 @@ class LabelOptions(ColumnOptions):
         if rejected <= self.max_reject_rate * read:
             return
         finding = f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable"
-        errors.message(f"{finding} (limit {self.max_reject_rate:.1%}, --max-reject-rate); the results leave them out")
+        limit = f"limit {self.max_reject_rate:.1%}, set by --max-reject-rate"
+        errors.message(f"{finding} and were excluded from the results ({limit})")
         raise typer.Exit(EXIT_FAILURES)
 
 
@@ -219,35 +226,35 @@ def parse_pairs(pairs: Sequence[str], flag: str, *, parse: Callable[[str], Any] 
         if not equals or not name:
             raise ConfigError(f"{flag} {pair}: expected KEY=VALUE")
         if name in values:
-            raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep one of them")
+            raise ConfigError(f"{flag} {name}=...: {name} is given twice; keep only one")
         try:
             values[name] = parse(value)
         except ConfigError as error:
-            # the value may be a password
-            raise ConfigError(f"{flag} {name}=...: the value is not YAML ({error}); quote it") from error
+            # do not show the value, which may be a password
+            raise ConfigError(f"{flag} {name}=...: the value is not valid YAML ({error}); quote it") from error
     return values
 
 
 def read_families(path: Path) -> dict[str, list[str]]:
-    """Read families of judges or models from YAML or JSON."""
+    """Load families of judges or models from a YAML or JSON file."""
     families = read_yaml(path)
     if not isinstance(families, dict):
         raise ConfigError(f"{path}: expected family: [name, ...] for each family")
     for family, names in families.items():
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"{path}: family {family}: expected a list of names; quote numbers")
+            raise ConfigError(f"{path}: family {family}: expected a list of strings; quote numeric names")
     return {str(family): names for family, names in families.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """Options of every command that writes a run file.
+    """Options for commands that write a run file.
 
     Options:
         limit: Judge only the first N samples.
-        retry: Failures to judge again on a rerun: engine errors, or all failed rows.
-        overwrite: Start over: delete OUT and its manifest.
-        max_failure_rate: Exit with 2 if a larger share of the rows fails.
+        retry: What to retry on a rerun: rows with engine errors, or all failed rows.
+        overwrite: Delete OUT and its manifest, and start over.
+        max_failure_rate: Exit with code 2 if more than this share of the rows fails.
     """
 
     limit: Annotated[int | None, typer.Option(min=0)] = None
@@ -256,41 +263,45 @@ class RunOptions:
     max_failure_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
 
     def job(self, inputs: Sequence[str], out: str, **more: Any) -> "BatchJob":
-        """Return a job with these options; `more` are further fields of the job."""
+        """Create a job with these options; `more` sets other fields of the job."""
         from judgelm.runs.batch import BatchJob
 
         own = {name: getattr(self, name) for name in ("limit", "retry", "overwrite")}
         return BatchJob(inputs=tuple(inputs), out=out, **own, **more)
 
 
-References = Annotated[str | None, typer.Option(help="File of references by id.", rich_help_panel=_JUDGE)]
+References = Annotated[str | None, typer.Option(help="File of references, keyed by id.", rich_help_panel=_JUDGE)]
 BothOrders = Annotated[bool, typer.Option(help="Judge each pair in both orders.", rich_help_panel=_JUDGE)]
-Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=_JUDGE)]
-Seed = Annotated[int, typer.Option(help="Seed for temperature above 0.", rich_help_panel=_JUDGE)]
+Temperature = Annotated[
+    float, typer.Option(min=0.0, help="Sampling temperature; 0 means greedy.", rich_help_panel=_JUDGE)
+]
+Seed = Annotated[int, typer.Option(help="Sampling seed for temperatures above 0.", rich_help_panel=_JUDGE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeFlags:
-    """Options of the pair mode, and of other modes with a field of the same name.
+    """Options for pair mode, and for other modes with a field of the same name.
 
     Judging:
-        order_rule: Combine two orders by mean score, given (the first order), tie (if they conflict) or probability.
-        tie_threshold: Tie if P(first better) is this close to 0.5 (probability, letters, yes-no, grade). Default: 0.05
-            for score lines, else the judge's card or 0.
-        criterion: What to judge by, in your words (letters, yes-no, grade).
-        accept_one_order: If one order fails, use the other's verdict.
-        reference: Show the references: auto (if available), use (always) or ignore.
-        max_tokens: Maximum tokens of the score line.
-        votes: Sample a reasoning judge N times, at temperature 0.7 by default. Majority votes stop once decided.
-        vote_rule: Combine votes by majority, or by mean probability. Grades are averaged.
+        order_rule: How to combine the two orders: mean score, given (the first order), tie (if the orders conflict),
+            or probability.
+        tie_threshold: Call a tie if P(first better) is this close to 0.5. Used by order rule probability and readings
+            letters, yes-no, and grade. Default: 0.05 for score lines, otherwise set by the judge's card or 0.
+        criterion: Criterion to judge by, in your own words (readings letters, yes-no, and grade).
+        accept_one_order: If one order fails, use the verdict from the other order.
+        reference: Whether to show references to the judge: auto (if available), use (always), or ignore.
+        max_tokens: Maximum number of tokens in the score line.
+        votes: Sample a reasoning judge N times (default temperature: 0.7). Majority voting stops once the result is
+            decided.
+        vote_rule: Combine votes by majority or by mean probability. Grades are always averaged.
 
     Probabilities, reasons and retries:
         distribution: Compute P(first better) and expected scores from all score lines. Default: on for pairs with the
             transformers engine.
-        reasons: Explain none, all, close verdicts, or flips (the orders disagree).
-        close_threshold: Close means P(first better) this close to 0.5.
-        reason_tokens: Maximum tokens of a reason.
-        retry_unparseable: Retry unparseable replies with a constrained score line or label.
+        reasons: Which verdicts to explain: none, all, close, or flips (the two orders disagree).
+        close_threshold: A verdict is close if P(first better) is within this distance of 0.5.
+        reason_tokens: Maximum number of tokens per reason.
+        retry_unparseable: Retry unparseable replies, constrained to a score line or label.
     """
 
     both_orders: BothOrders = False
@@ -312,62 +323,64 @@ class ModeFlags:
 
 
 def is_default(context: typer.Context, name: str) -> bool:
-    """Return True if no command line or config file sets a parameter."""
+    """Return True if a parameter is set neither on the command line nor in a config file."""
     return (source := context.get_parameter_source(name)) is None or source.name == "DEFAULT"
 
 
 def refuse(context: typer.Context, names: Iterable[str], finding: str) -> None:
-    """Refuse parameters that the command line or a config file sets."""
+    """Raise an error if one of these parameters is set."""
     if given := [name for name in names if not is_default(context, name)]:
         raise ConfigError(f"--{given[0].rstrip('_').replace('_', '-')} {finding}")
 
 
 def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, Any]:
-    """Return the mode's options that the command line or a config file sets."""
+    """Return the mode options set on the command line or in a config file."""
     flags = {flag.name: context.params[flag.name] for flag in fields(ModeFlags) if not is_default(context, flag.name)}
     arguments = parse_pairs(mode_args, "--mode-arg")
     if twice := sorted(flags.keys() & arguments.keys()):
         name = twice[0]
-        raise ConfigError(f"--mode-arg {name}=... and --{name.replace('_', '-')} set the same option; keep one of them")
+        raise ConfigError(f"--mode-arg {name}=... and --{name.replace('_', '-')} set the same option; keep only one")
     return flags | arguments
 
 
 Labels = Annotated[
     Path,
-    typer.Option("--labels", "-l", metavar="FILE", help="Labels or teacher scores: JudgeLM, PandaLM or plain rows."),
+    typer.Option(
+        "--labels", "-l", metavar="FILE", help="File of labels or teacher scores: JudgeLM, PandaLM, or plain rows."
+    ),
 ]
 LabelChoice = Annotated[
     Literal["auto", "with", "without"],
-    typer.Option(help="Label to use if rows have one with and one without reference. auto: as the run."),
+    typer.Option(help="Which label to use if rows have labels with and without a reference; auto follows the run."),
 ]
 Parser = Annotated[
     Literal["judgelm", "original", "anywhere"],
     typer.Option(
-        help="Parser of pred_text. original: the JudgeLM authors' parser, for labels too. anywhere: accept scores "
-        "anywhere in the reply, counted separately."
+        help="Parser for pred_text. original: the JudgeLM authors' parser, also used for labels. anywhere: accept "
+        "scores anywhere in the reply, and count them separately."
     ),
 ]
-Scale = Annotated[str, typer.Option(help="Accepted scores in pred_text: LOW-HIGH, or any.")]
+Scale = Annotated[str, typer.Option(help="Score range accepted in pred_text: LOW-HIGH, or any.")]
 Control = Annotated[
     Literal["length", "length,style"] | None,
-    typer.Option(help="Control the verdicts for length, or for length and Markdown style."),
+    typer.Option(help="Control for answer length, or for length and Markdown style."),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringFlags(LabelOptions):
-    """Options of `eval` and `report`, without the labels.
+    """Options for `eval` and `report`, except the labels.
 
     Options:
-        judgments: A run file, JudgeLM outputs (pred_text), or PandaLM results.
-        reversed_: A separate run over the swapped pairs.
-        protocol: pandalm counts failures and conflicting orders as ties.
-        failures: Treatment of failures in the headline; the tables show both.
-        order_rule: How to combine two orders. Default: the run's rule, else given (pandalm: tie).
-        label_order_rule: How to combine two orders if --labels is a run.
-        tie_threshold: For probability: tie if P is this close to 0.5. Default: the run's.
-        bootstrap: Bootstrap resamples per interval.
-        seed: Seed of the bootstrap.
+        judgments: Run file, JudgeLM output (pred_text), or PandaLM results.
+        reversed_: A separate run with the answers swapped.
+        protocol: Scoring protocol; pandalm counts failures and conflicting orders as ties.
+        failures: How to treat failures in the headline figure; the tables show both.
+        order_rule: How to combine the two orders. Default: the run's rule, otherwise given (tie for pandalm).
+        label_order_rule: How to combine the two orders if --labels is a run file.
+        tie_threshold: For rule probability, call a tie if P is this close to 0.5. Default: the run's threshold.
+        bootstrap: Number of bootstrap resamples per interval.
+        seed: Bootstrap seed.
     """
 
     judgments: Annotated[Path, typer.Argument()]
@@ -387,7 +400,7 @@ class ScoringFlags(LabelOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringOptions(ScoringFlags):
-    """Options of a comparison with labels."""
+    """Options for comparing judgments with labels."""
 
     labels: Labels
 
@@ -403,7 +416,7 @@ class ScoringOptions(ScoringFlags):
         first, label = first_row(str(self.judgments)), first_row(str(self.labels), sheet=reading.sheet)
         if label is not None and is_judgment_row(label.data):
             if first is not None and not is_judgment_row(first.data):
-                finding = f"{self.labels} is a run file and {self.judgments} is not; swap them"
+                finding = f"{self.labels} is a run file, but {self.judgments} is not; swap them"
                 raise InputError(f"{finding}: {self.labels} --labels {self.judgments}")
         else:
             SampleStream([str(self.labels)], on_reject=lambda reject: None, label_rows=True, reading=reading)
@@ -411,13 +424,13 @@ class ScoringOptions(ScoringFlags):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyOutput:
-    """Output and resampling options of every study.
+    """Output and resampling options for studies.
 
     Options:
-        out: Output folder for the page, tables and figures.
-        overwrite: Replace the study in the folder.
-        seed: Seed of all random draws.
-        bootstrap: Bootstrap resamples per interval.
+        out: Output folder for the page, tables, and figures.
+        overwrite: Replace an existing study in this folder.
+        seed: Random seed.
+        bootstrap: Number of bootstrap resamples per interval.
     """
 
     out: Annotated[Path, typer.Option(metavar="FOLDER")]
@@ -434,7 +447,7 @@ class StudyOutput:
         return Resampling(seed=self.seed, resamples=self.bootstrap)
 
     def write(self, result: "StudyResult") -> None:
-        """Write a study into its folder, and print its findings."""
+        """Write a study to its folder and print its findings."""
         from judgelm.reports.study import table_notes, write_study  # matplotlib takes seconds to load
 
         paths = write_study(result, self.out, overwrite=self.overwrite)
@@ -443,10 +456,10 @@ class StudyOutput:
         if result.counts:
             console.message(", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in result.counts.items()))
         console.message(result.protocol)
-        console.message(f"{len(paths)} files in {self.out}; the page is {paths[0]}")
+        console.message(f"wrote {len(paths)} files to {self.out}; the page is {paths[0]}")
         write_json(self.json, result.to_json())
         if self.json is not None and not is_stdout(self.json):
-            console.message(f"all numbers in {self.json}")
+            console.message(f"wrote all numbers to {self.json}")
 
 
 def named_run(text: str) -> tuple[str, Path]:

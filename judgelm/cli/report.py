@@ -1,4 +1,4 @@
-"""`judgelm report`: an HTML page of a run, with or without labels."""
+"""`judgelm report`: write an HTML page for a run, with or without labels."""
 
 from collections import Counter
 from dataclasses import fields, replace
@@ -33,19 +33,19 @@ def report_command(
     *,
     results: Results,
 ) -> None:
-    """Write an HTML report against labels, or print a run's verdicts.
+    """Write an HTML report that compares a run with labels, or print the verdicts of a run.
 
-    With `--labels`, the report has metrics, figures, and every disagreement, order flip and failure. Without labels,
-    the command prints the verdicts of a run over pairs, and `-o` also writes them as a page.
+    With `--labels`, the report contains metrics, figures, and all disagreements, order flips, and failures. Without
+    labels, the command prints the verdicts for pairs; add `-o` to write them to a page as well.
 
     Options:
-        labels: Labels or teacher scores: JudgeLM, PandaLM or plain rows.
-        out: The HTML file. Default with labels: report.html.
+        labels: Labels or teacher scores: JudgeLM, PandaLM, or plain rows.
+        out: HTML file to write. Default with --labels: report.html.
         title: Title of the page.
-        baseline: With labels: another judge's run on the same pairs, to compare.
+        beside: With --labels, a run by another judge on the same pairs, for comparison.
 
     Without labels:
-        samples: The judged pairs, to print their questions.
+        samples: File of the judged pairs, used to print their questions.
         limit: Maximum number of verdicts to print.
 
     Examples:
@@ -57,13 +57,13 @@ def report_command(
     Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
     """
     if labels is None:
-        need_labels = ("baseline", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
-        refuse(context, need_labels, "needs labels; add --labels FILE or leave it out")
+        need_labels = ("beside", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
+        refuse(context, need_labels, "requires labels; add --labels FILE or remove it")
         _report_verdicts(scoring, samples, limit, out=out, title=title, results=results)
         return
-    refuse(context, ["samples", "limit"], "is for a report without labels; leave it out")
-    if baseline is not None and not baseline.is_file():
-        raise InputError(f"{baseline}: no such file; give another judge's run")
+    refuse(context, ["samples", "limit"], "cannot be combined with --labels; remove it")
+    if beside is not None and not beside.is_file():
+        raise InputError(f"{beside}: no such file; expected a run by another judge")
     options = ScoringOptions(labels=labels, **{field.name: getattr(scoring, field.name) for field in fields(scoring)})
     _report_agreement(options, out or Path("report.html"), title, baseline, results)
 
@@ -88,11 +88,11 @@ def _report_agreement(
         claim=scored.claim,
         comparison=compared,
         judges=None if compared is None else page_table(compared.tables[0], ""),
-        title=title or f"{options.judgments.stem} against {options.labels.stem}",
+        title=title or f"{options.judgments.stem} compared with {options.labels.stem}",
     )
     write_text(out, page)
     results.write(None if results.json_out is None else scored.to_json())
-    console.print(f"report in {out}")
+    console.print(f"wrote the report to {out}")
     options.check_rejected(options.labels, scored.labelled.rejected, scored.labelled.read)
 
 
@@ -106,7 +106,7 @@ def _report_verdicts(
     judgments, run = options.judgments, read_judgments(options.judgments)
     labelled, texts = LabelledSet(samples={}, labels={}, groups={}), TextComparison()
     if samples is not None:
-        with printed_rejects("row left out") as rejects:
+        with printed_rejects("row skipped") as rejects:
             reading = options.reading_of(samples, judgments)
             rows_given = read_labelled_set(str(samples), on_reject=rejects, reading=reading)
         labelled, texts = match_labels(run, rows_given, name=str(samples))
@@ -122,14 +122,16 @@ def _report_verdicts(
         title, manifest = title or f"Verdicts of {judgments.stem}", read_manifest(judgments) or {}
         page = render_verdicts(run, samples=pairs, labels=labels, manifest=manifest, title=title, summary=summary)
         write_text(out, page)
-        console.message(f"page in {out}")
+        console.message(f"wrote the page to {out}")
     if samples is not None:
         options.check_rejected(samples, labelled.rejected, labelled.read)
 
 
 def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:
     if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
-        raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} has no winner; give a run over pairs")
+        raise InputError(
+            f"judgment {judgment.sample_id}: mode {judgment.mode} has no winner; expected a run over pairs"
+        )
     return {
         "id": judgment.sample_id,
         "question": None if sample is None else sample.question,
@@ -155,12 +157,12 @@ def _print_verdicts(rows: list[dict[str, Any]], summary: list[str], limit: int) 
         table.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in cells))
     out.print(table)
     if len(rows) > limit:
-        out.print(f"{len(rows) - limit:,} more: see --limit")
+        out.print(f"{len(rows) - limit:,} more; use --limit to show them")
     out.lines(summary)
 
 
 def _one_line(text: str) -> str:
-    """Return the text on one line, with control characters escaped."""
+
     return printable(" ".join(text.splitlines()).replace("\t", " "))
 
 

@@ -1,4 +1,4 @@
-"""Run `judgelm-batch`: checks, loading, progress and the final table."""
+"""Helpers for `judgelm-batch`: checks, loading, progress, and the final table."""
 
 import gc
 import itertools
@@ -32,11 +32,11 @@ from judgelm.runs.process_cleanup import end_orphans, mark_children
 from judgelm.runs.stats import CascadeStats, RunStats
 
 _LOGS = {"judgelm.vllm_start": logging.INFO, "judgelm.openai": logging.WARNING}
-"""Logs to print: the stages of vLLM's start, and pauses for a server's rate limit."""
+"""Loggers whose messages are printed: vLLM startup stages and pauses for a server's rate limit."""
 
 
 def announce(resolved: ResolvedJudge, cluster: RayCluster | None = None) -> None:
-    """Print the model and the engine, and later the messages of `_LOGS`."""
+    """Print the model and the engine, and start printing the log messages of `_LOGS`."""
     if cluster is None:
         name, reason = resolved.engine, resolved.engine_reason
     else:
@@ -56,23 +56,23 @@ class _ConsoleHandler(logging.Handler):
 
 @contextmanager
 def loaded_judge(resolved: ResolvedJudge, *, cluster: RayCluster | None = None, **options: Any) -> Iterator[Judge]:
-    """Announce and load a judge. `options` are arguments of `Judge`."""
+    """Announce and load a judge, passing `options` to `Judge`."""
     announce(resolved, cluster)
     with Judge(resolved, cluster=cluster, **options) as judge, heap_frozen():
         console.messages(judge.notes)
         if cluster is not None:
             stats = judge.engine.stats()
-            console.message(f"{stats['workers']}, on {', '.join(stats['nodes'])}")
+            console.message(f"{stats['workers']} on {', '.join(stats['nodes'])}")
         yield judge
 
 
 _NEW_OBJECTS = 50_000
-"""New objects between two collections, about 100 pairs."""
+"""Number of new objects that triggers a collection: about 100 pairs."""
 
 
 @contextmanager
 def heap_frozen() -> Iterator[None]:
-    """Exclude existing objects, a million with torch, from garbage collection, and collect others less often."""
+    """Exclude existing objects (about a million with torch) from garbage collection, and collect less often."""
     gc.collect()
     gc.freeze()
     often = gc.get_threshold()
@@ -81,7 +81,7 @@ def heap_frozen() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*often)
-        gc.unfreeze()  # else some libraries report leaks at exit
+        gc.unfreeze()  # otherwise some libraries report leaks at exit
 
 
 def shown_address(host: str, port: int) -> str:
@@ -97,10 +97,10 @@ _NO_HOOKS = BatchHooks()
 def checked_mode(
     mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, released: ReleasedJudge | None, is_default: bool
 ) -> str:
-    """Check the mode and its options; return its name, by default a released judge's first."""
+    """Check the mode and its options; return its name, which defaults to the first mode of a released judge."""
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
-            raise ConfigError("--criterion does not apply to score lines; use --reading yes-no, letters or grade")
+            raise ConfigError("--criterion is not supported for score lines; use --reading yes-no, letters, or grade")
         likely = judge.template or judge.reading or ("yes-no" if "criterion" in chosen else "score-line")
         make_mode(mode, chosen, {} if likely == "score-line" else {"template": likely})
         return mode
@@ -111,11 +111,11 @@ def checked_mode(
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
-    """Return the path of the judgments; for standard input the default is standard output."""
+    """Return the path to write judgments to; standard input defaults to standard output."""
     if out is None and inputs == ["-"]:
         out = "-"
     if out == "-" and is_stdout(json_out):
-        raise ConfigError("--json -: the judgments already use standard output; give --json or -o a file")
+        raise ConfigError("--json -: the judgments already go to standard output; write one of the two to a file")
     if out is None:
         raise ConfigError("-o is missing; add -o judgments.jsonl")
     if out != "-" and not out.endswith(".jsonl"):
@@ -124,10 +124,10 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
 
 
 def check_paths(job: BatchJob) -> None:
-    """Refuse mistyped paths and unknown formats."""
-    files = all_input_files(job.inputs)  # raises with a hint at similar names
+    """Raise an error for mistyped paths and unknown formats."""
+    files = all_input_files(job.inputs)  # raises an error that suggests similar names
     if job.out != "-" and Path(job.out).is_dir():
-        raise InputError(f"{job.out} is a folder; give a file")
+        raise InputError(f"{job.out} is a folder; expected a file")
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
     if not any(map(is_stream, files)):
@@ -135,10 +135,10 @@ def check_paths(job: BatchJob) -> None:
 
 
 def clear_and_mark(out: str) -> None:
-    """End the processes of a killed run of this file, and mark the processes of this run."""
+    """End processes left by a killed run with the same output file, and mark the processes of this run."""
     if out != "-":
         if ended := end_orphans(out):
-            console.print(f"ended {len(ended)} processes of a killed run")
+            console.print(f"ended {len(ended)} processes left by a killed run")
         mark_children(out)
 
 
@@ -150,7 +150,7 @@ def run(
     total: int | None = None,
     look: Callable[[Judgment], None] = lambda judgment: None,
 ) -> RunStats:
-    """Judge with progress and a final table; call `look` with each judgment."""
+    """Judge a job, show progress, and print a summary table; call `look` with each judgment."""
     notes = judge.notes
     if total is None and (total := count_rows(job.inputs, sheet=job.reading.sheet)) is not None:
         total = total if job.limit is None else min(total, job.limit)
@@ -165,14 +165,14 @@ def run(
     console.print(summary_table(stats, mode, judge.engine.stats()))
     console.messages(note for note in judge.notes if note not in notes)
     if job.out != "-":
-        console.print(f"judgments in {job.out}")
+        console.print(f"wrote judgments to {job.out}")
     return stats
 
 
 def judge_watched(
     job: BatchJob, mode: BatchMode, judge: Judge, total: int | None, hooks: BatchHooks = _NO_HOOKS
 ) -> RunStats:
-    """Judge with progress."""
+    """Run a job and show progress."""
 
     def on_judgment(stats: RunStats, judgment: Judgment) -> None:
         update(stats, judgment)
@@ -184,20 +184,20 @@ def judge_watched(
 
 
 def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
-    """Print the field mapping and how the samples are judged."""
+    """Print the field mapping and the judging options."""
     mapping = ", ".join(f"{target} = {source}" for target, source in stream.source.fields.items())
     console.message(f"input: {stream.source.name} ({mapping})")
     description = _pairs(judge, mode) if type(mode) is Pairwise else _others(judge, mode)
     console.message(f"judging: {description}")
     if getattr(mode, "reasons", "none") != "none" and judge.format.never_explained:
-        finding = "the card says this judge was not trained to give reasons; do not trust them"
+        finding = "according to its card, this judge was not trained to give reasons; do not trust them"
         console.message(finding, label="reasons:", style="yellow")
 
 
 def _pairs(judge: Judge, mode: Pairwise) -> str:
     template = reading_of(mode)
     if template.reads_words:
-        orders = "each answer alone" if template.reads_alone else "both orders"
+        orders = "each answer by itself" if template.reads_alone else "both orders"
         return f"{orders}, reading {template.reading}, {_template(judge, mode)}"
     orders = "both orders" if mode.both_orders else "one order"
     if mode.both_orders or mode.order_rule == "probability":
@@ -224,20 +224,19 @@ def _template(judge: Judge, mode: BatchMode) -> str:
         return f"template {mode.template}"
     source = f"from the {judge.format.source}"
     if judge.format.source != "card" and judge.engine.describe()["engine"] == "openai":
-        source += ", because models on a server have no card"
+        source += ", because models on a server do not have a card"
     return f"template {mode.template} ({source})"
 
 
 def show_resume(finished: int, repaired: int) -> None:
-    """Print what earlier sessions left."""
+    """Print how many samples are finished, and whether the file was repaired."""
     if repaired:
-        console.print(f"removed an incomplete last line ({repaired} bytes)")
+        console.print(f"removed an incomplete line at the end of the file ({repaired} bytes)")
     if finished:
-        console.print(f"resuming: {finished} samples are already judged")
+        console.print(f"resuming: {finished} samples have already been judged")
 
 
 def _reject_printer(most: int | None) -> Callable[[Reject], None]:
-    """Print the first `most` rejects; None prints all."""
     numbers = itertools.count(1)
 
     def print_reject(reject: Reject) -> None:
@@ -245,7 +244,7 @@ def _reject_printer(most: int | None) -> Callable[[Reject], None]:
         if most is None or number <= most:
             errors.message(f"rejected {reject.message}")
         elif number == most + 1:
-            errors.print("further rejects are in the rejects file")
+            errors.print("the remaining rejects are in the rejects file")
 
     return print_reject
 
@@ -256,7 +255,7 @@ _SHOWN_STATS = (
 
 
 def summary_table(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) -> Table:
-    """Return the counts of a session as a table."""
+    """Return a table of the session's counts."""
     return result_table("judgments", ("", ""), _summary(stats, mode, engine_stats))
 
 
@@ -269,8 +268,8 @@ def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) 
         yield same, f"{stats.consistent / stats.both_orders:.1%} of {stats.both_orders}"
     if isinstance(mode, Voted):
         most = stats.judged * mode.votes
-        saved = f", {most - stats.votes} saved (verdict already decided)" if stats.votes < most else ""
-        yield "votes", f"{stats.votes} of {most} drawn{saved}; unanimous on {stats.unanimous} of {stats.judged}"
+        saved = f", {most - stats.votes} skipped (verdict already decided)" if stats.votes < most else ""
+        yield "votes", f"{stats.votes} of {most} sampled{saved}; unanimous for {stats.unanimous} of {stats.judged}"
     yield from _requested(stats, mode)
     yield from _noticed(stats)
     yield "prompt / reply tokens", f"{stats.prompt_tokens:,} / {stats.completion_tokens:,}"
@@ -280,15 +279,15 @@ def _summary(stats: RunStats, mode: BatchMode, engine_stats: Mapping[str, Any]) 
     if engine_stats.get("cost_usd") is not None:
         yield "cost", f"{engine_stats['cost_usd']:,.4f} USD"
     if unknown := engine_stats.get("replies_of_unknown_cost"):
-        at_most = f", {engine_stats['cost_usd_at_most']:,.4f} USD at most" if "cost_usd_at_most" in engine_stats else ""
-        yield "replies of unknown cost", f"{unknown}{at_most}"
+        at_most = f", at most {engine_stats['cost_usd_at_most']:,.4f} USD" if "cost_usd_at_most" in engine_stats else ""
+        yield "replies with unknown cost", f"{unknown}{at_most}"
     yield "time to load / judge", f"{stats.load_s:.1f} s / {stats.judge_s:.1f} s"
     if stats.judge_s:
         yield "speed", speed(stats.judged, stats.judge_s)
 
 
 def verdict_rows(stats: RunStats) -> Iterator[tuple[str, str]]:
-    """Yield the verdicts and their counts."""
+    """Yield each verdict with its count."""
     for label, count in stats.labels.most_common():
         yield label, str(count)
     if stats.rankings:
@@ -307,14 +306,14 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
         yield "reasons written / failed", f"{stats.reasons}{incomplete} / {stats.reasons_failed}"
     if getattr(mode, "distribution", False):
         if stats.grade_distributions:
-            yield "with the probability of every grade", f"{stats.grade_distributions} prompts"
+            yield "with a probability for every grade", f"{stats.grade_distributions} prompts"
         else:
             known = f"with P({'correct' if stats.labels else 'first better'})"
             yield known, f"{stats.probabilities} of {stats.judged}"
         if stats.mostly_unassigned:
-            yield "without: score lines have less than half the probability", str(stats.mostly_unassigned)
+            yield "without: score lines have less than half of the probability", str(stats.mostly_unassigned)
         if stats.judged and not (stats.distributions or stats.grade_distributions or stats.probabilities):
-            yield "without: the engine gave no probabilities", str(stats.judged)
+            yield "without: the engine returned no probabilities", str(stats.judged)
     if stats.mean_unassigned is not None:
         yield "mean probability on other replies", f"{stats.mean_unassigned:.3f} (n = {stats.distributions})"
     for wording, count in stats.approximations.most_common():
@@ -326,14 +325,14 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
         mean = stats.thinking_characters / stats.thinking
         yield "replies with thinking", f"{stats.thinking} of {stats.shown}, {mean:,.0f} characters on average"
     for name, count in (
-        ("failed in earlier sessions (see --retry)", sum(stats.earlier_failures.values())),
+        ("failed in an earlier session (see --retry)", sum(stats.earlier_failures.values())),
         ("rejected input lines", stats.rejected),
         ("judged in an earlier session", stats.skipped),
-        ("further votes on a pair (judged once)", stats.repeated),
-        ("input cells coerced to text", stats.coerced),
-        ("unparseable replies in judgments that have a verdict", stats.parts_failed),
+        ("repeated rows of a pair (judged only once)", stats.repeated),
+        ("input cells converted to text", stats.coerced),
+        ("unparseable replies in judgments with a verdict", stats.parts_failed),
         ("samples with a truncated answer", stats.cut),
-        ("samples with sanitized confusables", stats.neutralised),
+        ("samples with sanitised confusables", stats.neutralised),
     ):
         if count:
             yield name, str(count)
@@ -357,23 +356,23 @@ def cascade_of(
     """Return the cascade of `--cascade`, or None."""
     if models is None:
         if band is not None:
-            raise ConfigError("--cascade-band needs --cascade SMALL,LARGE")
+            raise ConfigError("--cascade-band requires --cascade SMALL,LARGE")
         return None
     if mode != "pair":
-        raise ConfigError(f"--cascade needs P(first better), which mode {mode} lacks; use --mode pair")
+        raise ConfigError(f"--cascade requires P(first better), which mode {mode} does not compute; use --mode pair")
     names = tuple(name.strip() for name in models.split(","))
     if len(names) != 2 or not all(names):
-        raise ConfigError(f"--cascade {models}: expected two models, the smaller first, as SMALL,LARGE")
+        raise ConfigError(f"--cascade {models}: expected two models as SMALL,LARGE, with the smaller one first")
     for value, option in ((model, "--model"), (adapter, "--adapter")):
         if value:
-            raise ConfigError(f"{option} does not apply to --cascade; leave it out")
+            raise ConfigError(f"{option} cannot be combined with --cascade; remove it")
     return Cascade(job=job, models=(names[0], names[1]), band=(0.3, 0.7) if band is None else _band(band))
 
 
 def judge_for(
     job: BatchJob, resolved: ResolvedJudge, options: JudgeOptions, cluster: RayCluster | None = None
 ) -> Judge:
-    """Load the judge of a job, with the engine and dtype of a run that it resumes."""
+    """Load the judge for a job; a resumed run keeps its engine and dtype."""
     resolved = resolved.with_engine(run_engine(job, options.engine))
     dtype = run_dtype(job, options.dtype, options.engine)
     clear_and_mark(job.out)
@@ -390,7 +389,7 @@ def judge_job(
     mode: str,
     chosen: dict[str, Any],
 ) -> RunStats:
-    """Judge with one judge or a cascade; `chosen` are the mode's options."""
+    """Run a job with one judge or a cascade; `chosen` are the mode's options."""
     load = partial(judge_for, options=options, cluster=cluster)
     if isinstance(job, Cascade):
         return _judge_in_cascade(job, judges, load, chosen)
@@ -409,7 +408,7 @@ def _judge_in_cascade(
         mode = judge.pairwise(**chosen | {"distribution": True})
         run(cascade.small_job, judge, mode, look=cascade.refuse_without_probabilities())
     unsure = cascade.unsure()
-    console.print(f"\n{len(unsure)} pairs go to {cascade.models[1]}")
+    console.print(f"\npassing {len(unsure)} pairs to {cascade.models[1]}")
     large_job = cascade.large_job(unsure)
     with load(large_job, large) as judge:
         mode = judge.pairwise(**chosen)
@@ -418,18 +417,18 @@ def _judge_in_cascade(
     console.print()
     console.print(summary_table(stats, mode, {}))
     console.print(result_table("cascade", ("", ""), _cascade_rows(counts)))
-    console.print(f"judgments of both in {cascade.job.out}")
+    console.print(f"wrote the judgments of both judges to {cascade.job.out}")
     return stats
 
 
 def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
-    yield "pairs only the small judge judged", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
+    yield "pairs judged only by the small judge", f"{counts.pairs - counts.passed_on:,} of {counts.pairs:,}"
     if counts.passed_on_failed:
         yield (
-            "passed on after the small judge failed; then judged",
+            "passed on after the small judge failed; later judged",
             f"{counts.passed_on_failed:,}; {counts.mended:,}",
         )
-    yield "verdicts that the large judge changed", f"{counts.changed:,} of {counts.compared:,} with both verdicts"
+    yield "verdicts changed by the large judge", f"{counts.changed:,} of {counts.compared:,} with both verdicts"
     if counts.waiting:
         yield "waiting for the large judge", f"{counts.waiting:,}"
 

@@ -1,4 +1,4 @@
-"""`judgelm serve`: a judge with OpenAI's API. `judgelm web`: a page to judge by hand, browse runs and label."""
+"""`judgelm serve` (an OpenAI-compatible server) and `judgelm web` (a page to judge, browse runs, and label)."""
 
 import asyncio
 import os
@@ -64,47 +64,48 @@ def serve(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Serve a judge with OpenAI's API, in the format that each judging client expects.
+    """Serve a judge through an OpenAI-compatible API, replying in the format each judging client expects.
 
     Options:
-        model: Folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on --upstream. Default:
-            qwen-1.5b.
+        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on the --upstream server.
+            Default: qwen-1.5b.
 
     Model and engine:
         upstream: OpenAI-compatible servers that run the model.
 
     Replies:
-        name: A model name that clients may use. Repeatable. Default: any name.
-        judge: Serve a LoRA adapter of the model as a judge with its own name. Repeatable.
-        adapters_folder: Let clients load adapters from this folder (/v1/load_lora_adapter).
-        prompts: YAML that describes your own judge prompts and their replies.
-        learn: Record up to 200 unknown prompts, with their texts, for judgelm prompts suggest.
+        name: Model name that clients may use. Repeatable. Default: any name.
+        judge: Serve a LoRA adapter for the model as a judge under this name. Repeatable.
+        adapters_folder: Allow clients to load adapters from this folder (/v1/load_lora_adapter).
+        prompts: YAML file that describes your own judge prompts and their replies.
+        learn: Record up to 200 unknown prompts, including their text, for judgelm prompts suggest.
         chat: Answer unknown prompts as ordinary chat, unless they ask for a verdict.
         both_orders: Judge each pair in both orders.
-        reasons: Add the judge's reason where the reply format has room for it.
+        reasons: Include the judge's reason if the reply format has room for it.
 
     Address and keys:
         host: Address to listen on.
-        port: Port; 0 picks a free one.
-        api_key: A key that clients must send. Repeatable. Safer: --api-key-file or JUDGELM_API_KEYS, since other users
-            can see command lines.
-        api_key_file: File of keys, one per line.
+        port: Port to listen on; 0 picks a free port.
+        api_key: API key that clients must send. Repeatable. Other users can see command lines, so --api-key-file or
+            JUDGELM_API_KEYS is safer.
+        api_key_file: File of API keys, one per line.
         no_auth: Accept requests from other machines without a key.
-        allowed_host: Without keys: another host name of this server, such as a proxy's. Repeatable. localhost, --host
-            and, with 0.0.0.0, all IP addresses are allowed; other names get 421.
+        allowed_host: If no keys are set, allow this additional host name, such as the name of a proxy. Repeatable.
+            localhost, --host and, with 0.0.0.0, all IP addresses are always allowed; other names get 421.
 
     Records:
         access_log: Log each request to stderr.
-        request_log: Append a JSON line per request: time, judge, dialect, status, ms, tokens; no texts.
+        request_log: Append one JSON line per request with time, judge, dialect, status, ms, and tokens, but no text.
         log_texts: Also write request and response bodies to the request log.
 
     Limits:
-        max_queue: Maximum queued judgments before the server returns 429.
-        max_body_mb: Maximum size of a request in MB.
-        body_timeout_s: Seconds to receive the headers, and again the body. Batch API files get this per --max-body-mb.
-        request_timeout_s: Seconds to answer a request.
-        max_files_mb: Memory for Batch API files and results in MB, shared equally among keys.
-        shutdown_s: Seconds to finish requests in flight at shutdown.
+        max_queue: Maximum number of queued judgments before the server returns 429.
+        max_body_mb: Maximum size of a request body in MB.
+        body_timeout_s: Timeout in seconds for receiving the headers, and again for the body. For Batch API files, the
+            timeout applies to each --max-body-mb.
+        request_timeout_s: Timeout in seconds for answering a request.
+        max_files_mb: Maximum memory in MB for Batch API files and results, shared equally between keys.
+        shutdown_s: Seconds to wait for requests in flight at shutdown.
 
     Examples:
         judgelm serve my-judge
@@ -116,8 +117,8 @@ def serve(
         judgelm serve NAME --upstream http://localhost:8001/v1   (remote model)
         judgelm serve "8 6" --engine scripted   (no model: fixed scores)
 
-    Point clients at it with OPENAI_BASE_URL=http://127.0.0.1:8000/v1. Ctrl-C and SIGTERM finish requests in flight.
-    Exit codes: 0 all requests answered, 1 usage error, 130 some requests left unanswered.
+    Set OPENAI_BASE_URL=http://127.0.0.1:8000/v1 in your clients. On Ctrl-C or SIGTERM, the server finishes requests in
+    flight. Exit codes: 0 all requests answered, 1 usage error, 130 some requests were not answered.
     """
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve")
@@ -133,21 +134,21 @@ def serve(
     from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, public_name, read_keys
 
     if log_texts and request_log is None:
-        raise ConfigError("--log-texts needs a request log; add --request-log FILE")
+        raise ConfigError("--log-texts requires a request log; add --request-log FILE")
     own, learned = _own_prompts(prompts), None if learn is None else LearnedPrompts(learn)
     handler_options = HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons, prompts=own, learn=learned)
     keys = read_keys(api_key or [], api_key_file)
     names, way_out = allowed_host or [], f"add --api-key-file FILE, set {KEYS_VARIABLE}"
     check_exposure(host, keys, no_auth=no_auth, way_out=way_out, allowed_hosts=names)
-    KnownHosts(host, names)  # refuses invalid names before the model is loaded
+    KnownHosts(host, names)  # rejects invalid names before the model is loaded
     adapters = read_adapters(judge or [])
     if adapters and name:
-        raise ConfigError("--name is for a single judge; leave it out and name the judges with --judge")
+        raise ConfigError("--name is only supported for a single judge; remove it and set the names with --judge")
     if adapters_folder is not None and not adapters_folder.is_dir():
         raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder")
     arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values())}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
-    resolved = judge_options.resolve(model, engine)  # refuses a missing judge before it binds
+    resolved = judge_options.resolve(model, engine)  # raises an error for a missing judge before binding
     arguments["cluster"] = _cluster(workers, engine)
     with ExitStack() as stack:
         bound = stack.enter_context(bind(host, port))
@@ -192,7 +193,7 @@ def answer_file(
     both_orders: bool,
     results: Results,
 ) -> float:
-    """Answer a file of Batch API requests, except those answered before; return the share refused."""
+    """Answer the unanswered requests in a Batch API file; return the share of rejected requests."""
     require("fastapi", extra="serve")
     from judgelm.serving.batch_requests import answer_rows, read_requests
     from judgelm.serving.engine_worker import EngineWorker
@@ -214,8 +215,8 @@ def answer_file(
         before = cast(list[dict[str, Any]], [row for _, row in read_jsonl(out)])
         done = {str(row["custom_id"]): str(row["response"]["judge"]) for row in before}
         if others := set(done.values()) - {name}:
-            finding = f"{out}: holds results of another judge ({others.pop()[:12]})"
-            raise RunError(f"{finding}; choose another -o or add --overwrite")
+            finding = f"{out}: contains results from a different judge ({others.pop()[:12]})"
+            raise RunError(f"{finding}; choose a different -o or add --overwrite")
         handler, refused = JudgeHandler(judge, worker, handler_options), 0
 
         def write(row: dict[str, Any]) -> None:
@@ -227,7 +228,8 @@ def answer_file(
         asyncio.run(answer_rows(left, lambda _: (str(model or "judge"), handler), write))
     answered = len(left) - refused
     if results.write({"answered": answered, "refused": refused, "before": len(done)}):
-        console.message(f"{answered:,} answered, {refused:,} refused, {len(done):,} before; results in {out}")
+        counts = f"{answered:,} answered, {refused:,} rejected, {len(done):,} answered before"
+        console.message(f"{counts}; wrote results to {out}")
     return refused / len(left) if left else 0.0
 
 
@@ -246,33 +248,36 @@ def suggest_command(
     """Write a prompt file from the prompts that `judgelm serve --learn` recorded.
 
     Options:
-        learned: The recorded prompts, at least two of each kind.
-        out: The prompt file, for judgelm serve --prompts.
+        learned: File of recorded prompts, with at least two of each kind.
+        out: Prompt file to write, for judgelm serve --prompts.
         overwrite: Replace an existing file.
 
     Example: judgelm prompts suggest learned.jsonl -o prompts.yaml
 
-    The text that differs between prompts of a kind becomes a slot, named by the words before it. Names and reply
-    formats are guesses: check the file before you serve it.
+    Text that differs between prompts of the same kind becomes a slot, named after the words before it. Check the file
+    before you use it, because names and reply formats are guesses.
     """
     from judgelm.dialects.learned_prompts import read_learned, suggested_prompts, written
 
     if out.exists() and not overwrite:
-        raise ConfigError(f"-o {out}: exists already; choose another -o or add --overwrite")
+        raise ConfigError(f"-o {out}: the file already exists; choose a different -o or add --overwrite")
     prompts = read_learned(learned)
     suggested = suggested_prompts(prompts)
     if not suggested:
-        raise ConfigError(f"{learned}: none of its {len(prompts)} prompts are alike; record more prompts")
+        raise ConfigError(
+            f"{learned}: none of the {len(prompts)} prompts are similar to each other; record more prompts"
+        )
     write_text(out, written(suggested))
-    console.message(f"{len(suggested)} prompts in {out}; check slots and replies: judgelm serve --prompts {out}")
+    done = f"wrote {len(suggested)} prompts to {out}"
+    console.message(f"{done}; check the slots and replies, then run: judgelm serve --prompts {out}")
 
 
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if upstream is not None:
         if engine not in ("auto", "openai"):
-            raise ConfigError(f"--upstream needs the openai engine, not --engine {engine}; leave one of them out")
+            raise ConfigError(f"--upstream requires the openai engine, not --engine {engine}; remove one of them")
         if "base_url" in engine_args:
-            raise ConfigError("--upstream and --engine-arg base_url=... set the same option; keep one of them")
+            raise ConfigError("--upstream and --engine-arg base_url=... set the same option; keep only one")
         return "openai", {"when_down": "fail"} | engine_args | {"base_url": upstream}
     return engine, {"when_down": "fail"} | engine_args if engine == "openai" else engine_args
 
@@ -280,7 +285,7 @@ def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> t
 def _cluster(workers: ClusterOptions, engine: str) -> RayCluster | None:
     cluster = workers.cluster()
     if cluster is not None and engine == "openai":
-        raise ConfigError("--gpus and --ray do not apply to models on other servers (openai engine); leave them out")
+        raise ConfigError("--gpus and --ray are not supported for models on other servers (openai engine); remove them")
     return None if cluster is None else replace(cluster, per_request_failures=True)
 
 
@@ -311,23 +316,23 @@ def web(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Open a page to judge by hand, discuss judgments, browse run files, compare and label them.
+    """Start a web page to judge by hand, discuss judgments, and browse, compare, and label run files.
 
     Options:
-        model: Folder, GGUF file, hub id or name (judgelm judges) of the judge, or its name on a server. Default:
+        model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
             qwen-1.5b.
 
     Run files:
-        run: A run file to browse. Repeatable. You can upload others on the page.
-        pairs: The judged file with the texts. Default: the file named in the runs' manifest.
+        run: Run file to browse. Repeatable. You can upload more on the page.
+        pairs: The judged file, which contains the text. Default: the file named in the manifest of the runs.
 
     Address and password:
         host: Address to listen on.
-        port: Port; 0 picks a free one.
-        password: Password of the page. Safer in JUDGELM_PASSWORD, since other users can see command lines.
-        no_auth: Accept other machines without a password.
-        allowed_host: Without a password: another host name of this page. Repeatable. localhost, --host and, with
-            0.0.0.0, all IP addresses are allowed; other names get 421.
+        port: Port to listen on; 0 picks a free port.
+        password: Password for the page. Other users can see command lines, so setting JUDGELM_PASSWORD is safer.
+        no_auth: Accept requests from other machines without a password.
+        allowed_host: If no password is set, allow this additional host name. Repeatable. localhost, --host and, with
+            0.0.0.0, all IP addresses are always allowed; other names get 421.
 
     Examples:
         judgelm web my-judge
@@ -336,17 +341,17 @@ def web(
         JUDGELM_PASSWORD=... judgelm web my-judge --host 0.0.0.0
         judgelm web "8 6" --engine scripted   (no model: browse runs and label)
 
-    Stop it with Ctrl-C.
+    Press Ctrl-C to stop the page.
     """
-    resolved = judge_options.resolve(model)  # refuses a missing judge before Gradio loads
+    resolved = judge_options.resolve(model)  # raises an error for a missing judge before Gradio is loaded
     arguments = judge_options.judge_arguments()
     if pairs is not None and not run:
-        raise ConfigError(f"--pairs {pairs} needs a run file; add --run")
+        raise ConfigError(f"--pairs {pairs} requires a run file; add --run")
     if (columns.column or columns.sheet) and not run:
-        raise ConfigError("--column and --sheet need a run file; add --run")
+        raise ConfigError("--column and --sheet require a run file; add --run")
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
-        os.environ["GRADIO_TEMP_DIR"] = uploads  # deletes uploads at the end
+        os.environ["GRADIO_TEMP_DIR"] = uploads  # uploads are deleted at the end
         from judgelm.serving.access import KnownHosts
         from judgelm.serving.engine_worker import EngineWorker
         from judgelm.serving.settings import bind, check_exposure

@@ -1,4 +1,4 @@
-"""Print an evaluation, or the estimates of a win rate, as tables in a terminal."""
+"""Print an evaluation or win-rate estimates as tables in the terminal."""
 
 import math
 
@@ -23,7 +23,7 @@ _SHOWN_GROUPS = 12
 
 
 def print_evaluation(scored: ScoredRun) -> None:
-    """Print an evaluation on standard output."""
+    """Print an evaluation to standard output."""
     out = PlainConsole()
     evaluation = scored.evaluation
     out.lines(headline(evaluation))
@@ -36,7 +36,7 @@ def print_evaluation(scored: ScoredRun) -> None:
         columns = (name, "n", "failed", evaluation.agreement_name, "95 % interval", "most frequent label")
         out.print(result_table(f"by {name}", columns, map(_group_row, rows[:_SHOWN_GROUPS])))
         if len(rows) > _SHOWN_GROUPS:
-            out.print(f"{len(rows) - _SHOWN_GROUPS} more in --json and in the report")
+            out.print(f"{len(rows) - _SHOWN_GROUPS} more; see --json or the report")
     out.print(evaluation.protocol)
     _print_counts(out, scored)
 
@@ -58,8 +58,8 @@ def _print_counts(out: PlainConsole, scored: ScoredRun) -> None:
     for count, meaning in (
         (counts.labels_without_judgment, "labels without a judgment"),
         (counts.judgments_without_label, "judgments without a label"),
-        (scored.labelled.unlabelled, "rows of the labels file without a label"),
-        (scored.labelled.rejected, "unusable rows of the labels file"),
+        (scored.labelled.unlabelled, "rows without a label in the labels file"),
+        (scored.labelled.rejected, "unusable rows in the labels file"),
         (half_failed, "judgments with one failed order (they count for agreement, not for consistency)"),
         (counts.repaired, "judgments parsed only after a constrained retry (they count as judged)"),
         (counts.read_anywhere, "judgments parsed only with --parser anywhere (they count as judged)"),
@@ -96,7 +96,7 @@ def _probability_table(scores: ProbabilityScores) -> Table:
         rows.append((name, shown, f"{baseline:.4f}"))
     title = "P(first better) against the labels, with 95 % intervals"
     table = result_table(title, ("score, lower is better", f"n = {scores.n}", "always 0.5"), rows)
-    table.caption = f"excluded: {scores.tied_labels} labels that are ties, {scores.without} pairs without a probability"
+    table.caption = f"excluded: {scores.tied_labels} tied labels, {scores.without} pairs without a probability"
     return table
 
 
@@ -109,7 +109,6 @@ def _cell_with_n(estimate: Estimate | None) -> str:
 
 
 def _cells(estimate: Estimate | None) -> tuple[str, str]:
-    """Return an estimate and its interval in percent."""
     if estimate is None:
         return "-", "-"
     if estimate.low == estimate.high:
@@ -118,42 +117,42 @@ def _cells(estimate: Estimate | None) -> tuple[str, str]:
 
 
 _COUNTS = {
-    "unnamed": "judgments without a pair or model names (left out)",
-    "other_models": "judgments of other models (left out)",
-    "failed": "judgments that failed (left out)",
-    "labels_of_failed": "labels of failed judgments (left out)",
+    "unnamed": "judgments without a pair or model names (excluded)",
+    "other_models": "judgments of other models (excluded)",
+    "failed": "failed judgments (excluded)",
+    "labels_of_failed": "labels of failed judgments (excluded)",
     "labels_without_judgment": "labels without a judgment",
 }
 
 
 def print_claim(claim: WinRateClaim) -> None:
-    """Print a win rate on standard output."""
+    """Print a win rate to standard output."""
     out = PlainConsole()
     out.lines([*claim_sentences(claim), *claim.warnings])
     rows, reasons = [], []
     for name, estimate in claim.rows():
         if isinstance(estimate, str):
-            reasons.append(f"{name}: no estimate: {estimate}")
+            reasons.append(f"{name}: no estimate ({estimate})")
             rows.append((name, "-", "-", "-"))
         else:
             rows.append((name, f"{100 * estimate.value:.1f}", _bounds(estimate, 100, ".1f"), f"{estimate.n:,}"))
     columns = ("estimate", "win rate", "95 % interval", "n")
     out.print(result_table(f"win rate of {claim.name}, in percent", columns, rows))
     out.lines([*reasons, *_error_sentences(claim), *_control_sentences(claim.control)])
-    out.print(f"judged pairs used: {claim.counts.used:,}; with a label: {claim.counts.labels:,}")
+    out.print(f"judged pairs used: {claim.counts.used:,}, of which {claim.counts.labels:,} have a label")
     for name, meaning in _COUNTS.items():
         if count := getattr(claim.counts, name):
             out.print(f"{meaning}: {count:,}")
 
 
 def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
-    """Print the agreement of controlled verdicts, and the coefficients."""
-    columns = ("coefficient, positive: more is preferred", "judge", "labels")
+    """Print the coefficients, and the agreement before and after controlling."""
+    columns = ("coefficient (positive: more is preferred)", "judge", "labels")
     terms = ((term.term, _coefficient(term.judge), _coefficient(term.labels)) for term in control.terms)
     out.print(result_table(f"controlled for {control.control}, with 95 % intervals", columns, terms))
     out.print(control.sentence())
     if control.labels_reason:
-        out.print(f"labels: no coefficients: {control.labels_reason}")
+        out.print(f"no coefficients for the labels: {control.labels_reason}")
     if isinstance(control.controlled, Estimate) and control.difference is not None:
         agreement = f"agreement before {_share(control.plain)}, after {_share(control.controlled)}"
         interval = _bounds(control.difference, 100, "+.1f")
@@ -162,18 +161,18 @@ def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
 
 def _error_sentences(claim: WinRateClaim) -> list[str]:
     lines = [
-        f"the judge on the outcome {error.outcome}: sensitivity {_share(error.sensitivity)}, "
+        f"for the outcome {error.outcome}, the judge has sensitivity {_share(error.sensitivity)} and "
         f"specificity {_share(error.specificity)}"
         for error in claim.estimates.errors
     ]
     if claim.estimates.weight is not None:
-        lines.append(f"weight of the judge in PPI++: {claim.estimates.weight:.2f} (0 ignores it)")
+        lines.append(f"weight of the judge in PPI++: {claim.estimates.weight:.2f} (at 0, the judge is ignored)")
     return lines
 
 
 def _control_sentences(control: StyleControl | str | None) -> list[str]:
     if isinstance(control, str):
-        return [f"not controlled: {control}"]
+        return [f"the win rate was not controlled: {control}"]
     terms = {} if control is None else control.terms
     return [f"coefficient of {term}: {_coefficient(estimate)}" for term, estimate in terms.items()]
 

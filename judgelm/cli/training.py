@@ -1,4 +1,4 @@
-"""`judgelm train`, and the command line of the recipes in `train/`."""
+"""`judgelm train` and the command-line interface of the recipes in `train/`."""
 
 import os
 import re
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parents[1] / "training"
 RECIPES, CONFIGS = _FOLDER / "recipes", _FOLDER / "configs"
-"""Copies of `train/` and `configs/` in the wheel."""
+"""The wheel contains copies of `train/` and `configs/`."""
 _CHECKED_ROWS = 1000
 
 
@@ -36,14 +36,14 @@ def train_command(
     accelerate: Annotated[str, typer.Option(metavar="NAME|FILE")] = "",
     copy: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
 ) -> None:
-    """Train a judge with a recipe: sft, preference, reward, dpo or grpo. Other options are passed to the recipe.
+    """Train a judge with a recipe: sft, preference, reward, dpo, or grpo. Other options are passed to the recipe.
 
     Options:
-        recipe: `sft` learns scores and reasons, `preference` and `reward` (a reward model) learn which answer is
-            better, `dpo` and `grpo` continue training a judge.
-        config: Settings of the recipe: a YAML file, or one of judgelm's, such as few_pairs.
-        accelerate: Use accelerate, for several GPUs or machines: its YAML file, or one of judgelm's, such as zero3.
-            Default: train in one process.
+        recipe: `sft` trains on scores and reasons, `preference` and `reward` (a reward model) on which answer is
+            better; `dpo` and `grpo` continue training a judge.
+        config: Recipe settings: a YAML file, or the name of a built-in one, such as few_pairs.
+        accelerate: Launch with accelerate on several GPUs or machines, using this YAML file or a built-in one, such as
+            zero3. Default: train in a single process.
         copy: Copy the recipes and their settings to this folder, and exit.
 
     Examples:
@@ -72,7 +72,7 @@ def train_command(
         launch = ["accelerate.commands.launch", "--config_file", str(launched)]
         console.message(f"accelerate launch {shlex.join([*launch[1:], *command])}")
         os.execv(sys.executable, [sys.executable, "-m", *launch, *command])
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # else transformers would use DataParallel
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # otherwise transformers would use DataParallel
     sys.argv = command
     runpy.run_path(str(script), run_name="__main__")
 
@@ -81,7 +81,6 @@ train_command.context_settings = {"allow_extra_args": True, "ignore_unknown_opti
 
 
 def _named(folder: Path, name: str, kind: str) -> Path:
-    """Return the file of that path, or of that name in judgelm's folder."""
     for path in (Path(name), folder / name, folder / f"{name}.yaml"):
         if path.is_file():
             return path
@@ -93,17 +92,19 @@ def _copy(folder: Path) -> None:
     sources |= {f"configs/{kind}": CONFIGS.glob(f"{kind}/*.yaml") for kind in ("train", "accelerate")}
     files = [(folder / name / path.name, path) for name, paths in sources.items() for path in sorted(paths)]
     if taken := [target for target, _ in files if target.exists()]:
-        raise ConfigError(f"--copy: {taken[0]} exists; choose another folder")
+        raise ConfigError(f"--copy: {taken[0]} already exists; choose a different folder")
     for target, source in files:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    echo(f"{len(files)} files in {folder}; for example: cd {folder} && accelerate launch train/sft.py --help")
+    echo(
+        f"copied {len(files)} files to {folder}; for example, run: cd {folder} && accelerate launch train/sft.py --help"
+    )
 
 
 def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
-    """Refuse files whose first thousand rows have no label for the recipe, before torch is loaded."""
+    """Reject files whose first thousand rows have no labels for the recipe, before loading torch."""
     if recipe not in ("sft", "preference", "grpo", "reward"):
-        return  # dpo also trains on judgments
+        return  # dpo can also train on judgments
     from judgelm.data.labelled_pair import training_scores
     from judgelm.data.samples import SampleStream
 
@@ -121,23 +122,24 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
         if labels["scores" if recipe == "sft" else "winners"]:
             continue
         if labels["winners"]:
-            way_out = "train on winners with: judgelm train preference --config few_pairs"
-            raise InputError(f"{file}: the rows have winners but no scores, which sft needs; {way_out}")
-        wanted = "scores of the answers" if recipe == "sft" else "a winner, scores or a preference"
-        raise InputError(str(rejects[0]) if rejects else f"{file}: no row has {wanted}; see docs/training.md")
+            way_out = "to train on winners, use: judgelm train preference --config few_pairs"
+            raise InputError(f"{file}: the rows have winners but no scores, which sft requires; {way_out}")
+        wanted = "scores for the answers" if recipe == "sft" else "a winner, scores, or a preference"
+        raise InputError(
+            str(rejects[0]) if rejects else f"{file}: none of the rows have {wanted}; see docs/training.md"
+        )
 
 
 _PACKAGES = (
     "torch", "transformers", "tokenizers", "safetensors", "huggingface-hub", "accelerate", "peft", "gguf", "trl",
     "datasets", "pyarrow",
 )  # fmt: skip
-"""Packages that every recipe imports."""
+"""Packages imported by all recipes."""
 _BITSANDBYTES = re.compile(r"bnb|paged|ademamix|^(adamw|lion)_8bit")
-"""Optimizers of bitsandbytes, by transformers' names."""
+"""transformers' names for bitsandbytes optimizers."""
 
 
 def _check_packages(settings: Any, arguments: Sequence[str], launched: Any) -> None:
-    """Refuse to start without a package that this recipe needs; `launched` is accelerate's file."""
     used = [*_PACKAGES]
     if _values("eval_data", settings, arguments):
         used += ["scipy", "scikit-learn", "statsmodels"]
@@ -152,13 +154,11 @@ def _check_packages(settings: Any, arguments: Sequence[str], launched: Any) -> N
 
 
 def _is_on(name: str, settings: Any, arguments: Sequence[str]) -> bool:
-    """Return True for `--name`, `--name true`, or true in the settings."""
     value = _values(name, settings, arguments)
     return value[0].lower() in ("true", "1", "yes") if value else f"--{name}" in arguments
 
 
 def _values(name: str, settings: Any, arguments: Sequence[str]) -> list[str]:
-    """Return an option's values from the command line, else from the settings."""
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith(f"--{name}=") else [word])]
     if f"--{name}" in words:
         after = words[words.index(f"--{name}") + 1 :]
@@ -175,13 +175,13 @@ def run_training(
     *,
     facts: "Callable[[TrainingRun], Mapping[str, Any]] | None" = None,
 ) -> None:
-    """Parse the command line, train, and exit with 0, 1 after an error, or 128 + the signal that stopped it.
+    """Parse the command line, train, and exit with 0, with 1 after an error, or with 128 + signal number if stopped.
 
     Args:
-        build_trainer: the recipe.
-        arguments: dataclass of the recipe's arguments.
+        build_trainer: builds the recipe's trainer.
+        arguments: dataclass with the recipe's arguments.
         config: TRL's configuration class.
-        facts: returns more facts of the training for the judge's card.
+        facts: returns additional training facts for the judge's card.
     """
     try:
         code = _train(build_trainer, (arguments, config), facts)
@@ -196,7 +196,7 @@ def _train(
     types: tuple[type[Any], ...],
     facts: "Callable[[TrainingRun], Mapping[str, Any]] | None",
 ) -> int:
-    from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names lazily, unseen by mypy
+    from trl import ModelConfig  # type: ignore[attr-defined]  # mypy does not see trl's lazy imports
 
     from judgelm.training.disk_space import disk_full_as_error
     from judgelm.training.finished_judge import save_judge

@@ -35,7 +35,7 @@ _READINGS = ("letters", "yes-no", "grade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """Labelled pairs, candidate templates with the default first, and output folder."""
+    """Labelled pairs, candidate templates (the default first) and the output folder."""
 
     labels: Path
     folder: Path
@@ -45,7 +45,7 @@ class TuningJob:
     overwrite: bool = False
 
     def run(self, template: str) -> Path:
-        """Return the run file of a candidate."""
+        """Return the run file for a candidate."""
         return self.folder / _RUNS / f"{template}.jsonl"
 
 
@@ -66,16 +66,16 @@ def tune_command(
     results: Results,
     config: Config = None,
 ) -> None:
-    """Turn an open model into a judge: 50 to 200 labelled pairs choose its prompt by cross-validation.
+    """Turn an open model into a judge by choosing its prompt with cross-validation on 50 to 200 labelled pairs.
 
     Options:
-        model: Folder, GGUF file, hub id or name of the model, or its name on a server.
-        out: Folder of the judge; pass it to other commands as --model.
-        reading: Try only this reading: letters, yes-no or grade. Repeatable. Default: all.
-        criterion: What to judge by, in your words; adds the templates that ask about a criterion.
-        folds: Folds of the questions, each held out once.
+        model: The model: a folder, GGUF file, hub id, name, or name on a server.
+        out: Folder for the judge; pass it to other commands as --model.
+        reading: Try only this reading: letters, yes-no, or grade. Repeatable. Default: all.
+        criterion: Criterion to judge by, in your own words; also tries the templates that ask about a criterion.
+        folds: Number of cross-validation folds; questions are not split across folds.
         limit: Use only the first N labelled pairs.
-        seed: Seed of the folds and intervals.
+        seed: Seed for the folds and intervals.
         overwrite: Judge all candidates again.
 
     Examples:
@@ -83,11 +83,11 @@ def tune_command(
         judgelm tune my-model -l labels.jsonl -o kind --criterion "It is kind."
         judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
 
-    The same command resumes an interrupted run. Exit codes: 0 done, 1 usage or input error, 2 too many labels
-    unreadable (--max-reject-rate), 130 interrupted (resumable).
+    Run the same command again to resume an interrupted run. Exit codes: 0 done, 1 usage or input error, 2 too many
+    unreadable labels (--max-reject-rate), 130 interrupted (resumable).
     """
     resolved = engine_flags.resolve(model)
-    input_files(str(labels))  # reports a mistyped path before slow imports
+    input_files(str(labels))  # report a mistyped path before the slow imports
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.tuning import TuningOptions, check_labels, tune
 
@@ -111,7 +111,6 @@ def tune_command(
 
 
 def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ...]:
-    """Return the templates to try, the default first."""
     from judgelm.judges.resolve import DEFAULT_READING
     from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
 
@@ -119,7 +118,7 @@ def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ..
         if name not in _READINGS:
             raise not_found("reading", name, _READINGS)
     if criterion is not None and not criterion.strip():
-        raise ConfigError("--criterion is empty; describe it, or leave the option out")
+        raise ConfigError("--criterion is empty; describe the criterion or remove the option")
     chosen = [
         name
         for name, each in TEMPLATES.items()
@@ -130,17 +129,17 @@ def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ..
 
 
 def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
-    """Read the first `limit` labelled pairs."""
+    """Load the first `limit` labelled pairs."""
     from judgelm.data.labelled_set import read_labels
     from judgelm.studies.pair_labels import pair_winner
 
-    with printed_rejects("label left out") as rejects:
+    with printed_rejects("label skipped") as rejects:
         labelled = read_labels(str(job.labels), on_reject=rejects, reading=job.rows.reading)
     for label in labelled.labels.values():
         pair_winner(label)
     pairs = {name: sample for name, sample in labelled.samples.items() if name in labelled.labels}
     if not pairs:
-        raise InputError(f"{job.labels}: the labels have no texts; give a file with questions, answers and labels")
+        raise InputError(f"{job.labels}: the labels have no texts; expected a file with questions, answers, and labels")
     names = list(pairs)[:limit]
     labels = {name: labelled.labels[name] for name in names}
     return replace(labelled, samples={name: pairs[name] for name in names}, labels=labels)
@@ -161,25 +160,24 @@ def _tuning_labels(labelled: "LabelledSet") -> Any:
 
 
 def make_folder(job: TuningJob) -> None:
-    """Create the folder."""
+    """Create the output folder, or raise an error if it contains a trained judge."""
     if job.folder.is_dir() and (card := find_card(str(job.folder))) is not None and card.model is None:
-        raise ConfigError(f"-o {job.folder}: this folder holds a trained judge; choose another folder")
+        raise ConfigError(f"-o {job.folder}: this folder contains a trained judge; choose a different folder")
     try:
         (job.folder / _RUNS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"-o {job.folder}: cannot create the folder: {error.strerror}") from error
+        raise RunError(f"-o {job.folder}: could not create the folder: {error.strerror}") from error
 
 
 def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Judge":
-    """Load the model with the engine and dtype of resumed runs."""
     from judgelm.cli.run import announce
     from judgelm.judge import Judge
     from judgelm.runs.batch import run_dtype, run_engine
 
     model = resolved.model
     if (released := resolved.recognition.judge) is not None:
-        finding = f"{model} is {released.name}, a judge with its own prompts"
-        raise ConfigError(f"{finding}; use it without tuning, or add --ignore-card")
+        finding = f"{model} is {released.name}, a judge that comes with its own prompts"
+        raise ConfigError(f"{finding}; use it without tuning or add --ignore-card")
     engine, dtype = flags.engine, flags.dtype
     for batch in (_batch_job(job, template, ()) for template in job.templates):
         engine = run_engine(batch, engine)
@@ -189,7 +187,9 @@ def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Jud
     judge = Judge(resolved, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
     if resolved.engine in MODEL_ENGINES and resolved.named is None and not _is_chat_model(resolved.weights, flags):
         judge.close()
-        raise ConfigError(f"{model}: the tokenizer has no chat template, which tuning needs; tune an instruct version")
+        raise ConfigError(
+            f"{model}: the tokenizer has no chat template, which tuning requires; use an instruct version"
+        )
     console.messages(judge.notes)
     return judge
 
@@ -214,7 +214,7 @@ def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
 
 
 def judge_pairs(job: TuningJob, template: str, judge: "Judge", ids: Sequence[str]) -> None:
-    """Judge some labelled pairs with a candidate, into its run file."""
+    """Judge labelled pairs with a candidate, and write its run file."""
     from judgelm.cli.run import judge_watched
     from judgelm.prompts.catalog import get_template
 
@@ -225,7 +225,6 @@ def judge_pairs(job: TuningJob, template: str, judge: "Judge", ids: Sequence[str
 
 
 def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
-    """Return the judgments, and the labels with the answers in judged order."""
     from judgelm.data.labelled_set import match_labels_of_runs
     from judgelm.runs.run_files import read_judgments
 
@@ -237,7 +236,7 @@ def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict
     judgments = [judgment for run in runs.values() for judgment in run.values()]
     if all(judgment.probability is None for judgment in judgments):
         why = next((each.failure.why or each.failure.text for each in judgments if each.failure is not None), "")
-        finding = f"no candidate judged a pair{why and f': {why}'}"
+        finding = f"none of the candidates judged a pair{why and f': {why}'}"
         raise InputError(f"{finding}; use a model and engine that return probabilities")
     return runs, labelled
 
@@ -318,10 +317,10 @@ def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
     out.print(table)
     out.lines(tuned.sentences())
     fit = tuned.candidates[tuned.chosen].fit
-    ties = f", ties within {fit.tie_threshold:.2g} of P = 0.5" if fit.tie_threshold else ""
-    out.print(f"*: chosen, calibration temperature {fit.temperature:.3g}{ties}. Default: {tuned.default}.")
+    ties = f" and ties within {fit.tie_threshold:.2g} of P = 0.5" if fit.tie_threshold else ""
+    out.print(f"*: chosen, with calibration temperature {fit.temperature:.3g}{ties}. Default: {tuned.default}.")
     options = "".join(f" {option}" for option in _repeated(flags))
-    out.message(f"use it: judgelm-batch pairs.jsonl -o out.jsonl --model {job.folder}{options}")
+    out.message(f"to use it: judgelm-batch pairs.jsonl -o out.jsonl --model {job.folder}{options}")
 
 
 def _cells(scores: "CandidateScores") -> Iterator[str]:

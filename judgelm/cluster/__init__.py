@@ -1,4 +1,4 @@
-"""Ray workers that act as one engine. Each worker has an engine, and a driver sends requests to all workers."""
+"""Ray workers that act as a single engine. Each worker runs an engine, and a driver sends requests to all workers."""
 
 import os
 from dataclasses import replace
@@ -11,9 +11,9 @@ from judgelm.errors import ConfigError
 
 
 def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engine:
-    """Load the named engine on workers that act as one engine."""
+    """Load an engine on workers that act as a single engine."""
     if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
-        raise ConfigError("max_cost_usd limits a single client; use it without a cluster")
+        raise ConfigError("max_cost_usd is not supported with a cluster; remove one of them")
     if options.device not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device {options.device}: Ray assigns GPUs to workers; use auto, cpu, or cuda")
     require("ray", extra="ray")
@@ -33,9 +33,11 @@ def _check_gpus(wanted: int, per_worker: int) -> None:
         raise ConfigError(f"--gpus {wanted}: torch sees {counted(available, 'CUDA device')} on this machine")
     if not per_worker or wanted % per_worker:
         needed = f"{counted(per_worker, 'GPU')} ({' x '.join(GPU_FACTORS)})"
-        raise ConfigError(f"--gpus {wanted}: a worker needs {needed}; pass a multiple, with an engine that uses GPUs")
+        raise ConfigError(
+            f"--gpus {wanted}: each worker requires {needed}; use a multiple of that, with an engine that supports GPUs"
+        )
 
 
 def _absolute(model: str) -> str:
-    """Make a path absolute, because other machines and processes have different working directories."""
+    """Make a path absolute, because the working directory differs on other machines and in other processes."""
     return os.path.abspath(model) if os.path.exists(model) else model

@@ -1,11 +1,11 @@
 """The Ray driver: an engine whose requests are answered by workers.
 
-Each worker's limit of tokens in flight grows while requests return quickly and shrinks while they return slowly. Slow
-workers therefore get less work, and no worker has more than a few seconds of work left when the input ends. Prompts
-with the same prefix go to the same worker, which may have it cached.
+Each worker has a limit on tokens in flight, which increases while requests finish quickly and decreases while they are
+slow. This limits the work left at the end of the input to a few seconds. Prompts with the same prefix are sent to the
+same worker, which may have it cached.
 
 A lost worker is replaced, and its requests are sent again. Because a request can kill its worker (out of memory, a
-broken kernel), it is sent alone after two losses, and it fails after the third.
+broken kernel), it is sent by itself after two losses, and fails after the third.
 """
 
 import logging
@@ -29,14 +29,14 @@ log = logging.getLogger("judgelm.cluster")
 _LOAD_POLL_S = 1.0
 _MAX_STEP_S = 0.5
 _IDLE_CHECK_S = 5.0
-"""Interval between calls to idle workers, to detect lost workers before the next request."""
+"""Interval between calls to idle workers, so that lost workers are detected before the next request."""
 _BY_DEVICE = {"engine_args"}
-"""Entries of an engine's description that may differ, because vLLM sets them by device."""
+"""Entries in an engine's description that may differ between workers, because vLLM sets them per device."""
 _JOINING_S = 10.0
-"""How long the first ready worker waits for others to be placed."""
+"""Time for the first ready worker to wait for others to be placed."""
 _SOON_S = 10.0
 _SOON_S_PER_REPLY_TOKEN = 0.1
-"""Time per reply token within which a busy engine without a queue answers."""
+"""Maximum time per reply token of a request that counts as fast."""
 _MIN_TOKENS = 4096
 _BYTES_PER_TOKEN = 4
 _LOSSES_TO_SUSPECT = 2
@@ -44,7 +44,7 @@ _MAX_HOMES = 10_000
 
 
 class RayEngine:
-    """Workers that act as one engine. In float32, greedy replies are the same as with a single worker."""
+    """Workers that act as a single engine. In float32, greedy replies are the same as with one worker."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self.supports_grammar = self.supports_images = False  # set when a worker is ready
@@ -62,7 +62,7 @@ class RayEngine:
 
     @classmethod
     def load(cls, name: str, options: EngineOptions, cluster: RayCluster) -> "RayEngine":
-        """Start the workers and wait until those that are placed soon have loaded. Others join later."""
+        """Start the workers, and wait until those placed early have loaded. The others join later."""
         pool = WorkerPool(name, options, cluster, gpus_each(name, options))
         engine = cls(pool)
         joining_until = 0.0
@@ -78,7 +78,7 @@ class RayEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the workers' capacity, so that requests on a hanging node do not block others."""
+        """Twice the capacity of the workers, so that requests on a hanging node do not block others."""
         return 2 * (sum(self._max_in_flight.values()) or self._loaded.max_in_flight)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -86,10 +86,9 @@ class RayEngine:
         self._scheduler.add(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Dispatch requests and wait up to `timeout_s` for a completion.
+        """Dispatch requests, and wait up to `timeout_s` for a completion.
 
-        After a step of at most `timeout_s`, workers receive new and aborted requests. Lost workers are replaced even if
-        there are no requests.
+        New and aborted requests reach a worker after a step of at most `timeout_s`.
 
         Raises:
             EngineError: all workers are lost permanently, or their models differ.
@@ -104,15 +103,15 @@ class RayEngine:
             if (left := until - time.monotonic()) <= 0:
                 break
             self._watch(left)
-        self._send(step_s, watched)  # workers continue while the caller handles completions
+        self._send(step_s, watched)  # workers keep running while the caller handles completions
         finished, self._finished = self._finished, []
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
         """Return the partial replies to these requests as of the workers' last steps.
 
-        Workers report a reply only after this method has asked for it. A lost worker's partial reply is kept until
-        another worker starts on the request.
+        Workers only report a reply after it was requested with this method. The partial reply of a lost worker is kept
+        until another worker starts the request.
         """
         keys = set(keys)
         self._watched |= keys
@@ -127,11 +126,11 @@ class RayEngine:
         self._partial = {key: text for key, text in self._partial.items() if key not in keys}
 
     def describe(self) -> dict[str, Any]:
-        """Return the description that all workers' engines share."""
+        """Return the description shared by the engines of all workers."""
         return self._loaded.described
 
     def stats(self) -> dict[str, Any]:
-        """Return statistics on the workers and totals over their engines."""
+        """Return statistics about the workers, and totals over their engines."""
         total = total_stats(self._pool.stats)
         return total | {
             "notes": [*self._pool.notes, *total.get("notes", [])],
@@ -150,7 +149,7 @@ class RayEngine:
     @property
     def _loaded(self) -> LoadedEngine:
         if self._first_loaded is None:
-            raise EngineError("no worker has loaded yet")
+            raise EngineError("no worker has finished loading")
         return self._first_loaded
 
     def _send(self, step_s: float, watched: set[str]) -> None:
@@ -209,7 +208,7 @@ class RayEngine:
 
 
 def total_stats(stats: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Add up numbers and counts, and merge lists."""
+    """Sum numbers and counts, and concatenate lists."""
     total: dict[str, Any] = {}
     for worker_stats in stats:
         for name, value in worker_stats.items():
@@ -259,7 +258,7 @@ class _WorkerQueue:
         return task
 
     def adapt(self, task: _Task, waited_s: float) -> None:
-        """Raise the limit after a quick request if it was reached, and lower it after a slow request."""
+        """Increase the limit after a fast request if it was reached, and decrease it after a slow request."""
         if waited_s > _SOON_S + _SOON_S_PER_REPLY_TOKEN * task.request.sampling.max_tokens:
             self.max_tokens = max(_MIN_TOKENS, self.max_tokens - task.tokens)
         elif 2 * self.tokens > self.max_tokens:
@@ -269,10 +268,10 @@ class _WorkerQueue:
 class Scheduler:
     """Distributes requests to numbered workers.
 
-    It uses neither Ray nor clocks; the caller passes the time.
+    This class does not use Ray or a clock; the caller passes the time.
 
     Attributes:
-        sent_again: number of requests that were in flight at lost workers.
+        sent_again: number of requests that were in flight when their worker was lost.
     """
 
     def __init__(self) -> None:
@@ -293,11 +292,11 @@ class Scheduler:
         return len(self._queues[worker].tasks)
 
     def sent_keys(self, worker: int, keys: Set[str]) -> list[str]:
-        """Return a worker's keys for these requests."""
+        """Return the keys that a worker uses for these requests."""
         return [sent for sent, task in self._queues[worker].tasks.items() if task.request.key in keys] if keys else []
 
     def request_key(self, worker: int, sent_key: str) -> str | None:
-        """Return a request's original key, or None if the worker no longer has the request."""
+        """Return the original key of a request, or None if the worker no longer has the request."""
         task = self._queues[worker].tasks.get(sent_key)
         return task.request.key if task else None
 
@@ -306,7 +305,7 @@ class Scheduler:
         self._queues[worker] = _WorkerQueue(max_requests)
 
     def add(self, requests: Iterable[Request]) -> None:
-        """Queue requests, those with a prefill first, because a worker may have it cached."""
+        """Queue requests; those with a prefill come first, because a worker may have it cached."""
         for request in requests:
             task = _Task(request=request, tokens=_tokens(request), prefix=_prefix(request))
             if request.prompt.prefill:
@@ -315,7 +314,7 @@ class Scheduler:
                 self._waiting.append(task)
 
     def dispatch(self, now_s: float) -> dict[int, list[Request]]:
-        """Return the requests to send to each worker, with unique keys."""
+        """Return the requests to send to each worker, under unique keys."""
         dispatched: dict[int, list[Request]] = {}
         reserved = self._reserved()
         if reserved is not None and not self._queues[reserved].tasks:
@@ -336,7 +335,7 @@ class Scheduler:
         return replace(completion, key=task.request.key)
 
     def abort(self, keys: Iterable[str]) -> dict[int, list[str]]:
-        """Remove requests and return each worker's keys for them."""
+        """Remove requests, and return the keys used by each worker."""
         dropped = set(keys)
         self._waiting = deque(task for task in self._waiting if task.request.key not in dropped)
         self._suspects = deque(task for task in self._suspects if task.request.key not in dropped)
@@ -350,7 +349,7 @@ class Scheduler:
         return aborted
 
     def lose_worker(self, worker: int, why: str) -> list[Completion]:
-        """Remove a lost worker. Its requests are sent again before others, or fail."""
+        """Remove a lost worker. Its requests are either sent again before others, or fail."""
         queue = self._queues.pop(worker, None)
         tasks = list(queue.tasks.values()) if queue else []
         for task in tasks:
@@ -363,13 +362,11 @@ class Scheduler:
         return []
 
     def _reserved(self) -> int | None:
-        """Return the worker that gets no new requests until it can run a suspect alone."""
         if not self._suspects or not self._queues:
             return None
         return min(self._queues, key=lambda worker: (not self._queues[worker].exclusive, self._queues[worker].tokens))
 
     def _choose(self, prefix: int, reserved: int | None) -> int | None:
-        """Return the worker with this prefix, up to twice its limit, or else the worker with the least load."""
         home = self._homes.get(prefix)
         if home is not None and home != reserved and home in self._queues and self._queues[home].has_room(2):
             return home
@@ -393,7 +390,7 @@ def _tokens(request: Request) -> int:
 
 
 def _prefix(request: Request) -> int:
-    """Hash the prompt before the first answer, which is the same for both orders and all pairs of a question."""
+    """Hash the prompt up to the first answer, which is the same in both orders and in all pairs for a question."""
     texts: list[str] = []
     for span in request.prompt.spans:
         if span.kind == "answer":
@@ -403,5 +400,5 @@ def _prefix(request: Request) -> int:
 
 
 def _failed(task: _Task, why: str) -> Completion:
-    error = f"{task.losses} workers were lost with this request in flight, the last time alone: {why}"
+    error = f"{task.losses} workers were lost while running this request, the last time by itself: {why}"
     return Completion.failed(task.request.key, error)

@@ -1,4 +1,4 @@
-"""Number, placement, and resources of workers, checked before Ray starts."""
+"""Plan the number, placement, and resources of workers before Ray starts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ class RayCluster:
     Attributes:
         address: `local` starts Ray on this machine for this run, `auto` joins the running cluster or RAY_ADDRESS, and
             `HOST:PORT` joins another cluster.
-        workers: None means one per GPU, or one per node without GPUs.
-        gpus: GPUs to use on this machine with `local`; None means all.
-        cores: CPU cores and threads per worker; None means 1 with a GPU, else all cores of the nodes.
-        placing_timeout_s: maximum time to wait for resources for a first worker, or for another after all are lost.
-        per_request_failures: for servers, whether a rejected request becomes a failed completion.
+        workers: None means one per GPU, or one per node if there are no GPUs.
+        gpus: number of GPUs to use on this machine with `local`; None means all.
+        cores: CPU cores and threads per worker; None means 1 with a GPU, otherwise all cores of the nodes.
+        placing_timeout_s: maximum time to wait for resources for the first worker, or for another after all are lost.
+        per_request_failures: whether a rejected request becomes a failed completion, as servers require.
     """
 
     address: str = "local"
@@ -31,9 +31,9 @@ class RayCluster:
         for name in ("workers", "gpus", "cores"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value}; it must be 1 or more")
+                raise ConfigError(f"{name} is {value}; it must be at least 1")
         if self.gpus is not None and self.address != "local":
-            raise ConfigError("gpus applies to this machine only; with a Ray cluster, pass workers instead")
+            raise ConfigError("gpus is only supported on this machine; for a Ray cluster, pass workers instead")
         if self.address.startswith("ray://"):
             way_out = "in the cluster, run: ray job submit -- judgelm-batch ... --ray auto"
             raise ConfigError(f"address {self.address}: Ray Client is not supported; {way_out}")
@@ -61,14 +61,16 @@ class WorkerPlan:
 
 
 def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
-    """Plan the workers for the live nodes. `gpus` is per worker and ignored if no node has GPUs."""
+    """Plan the workers for the live nodes. `gpus` is per worker, and ignored if none of the nodes has GPUs."""
     if not nodes:
-        raise ConfigError("the cluster has no running node; start one with: ray start")
+        raise ConfigError("the cluster has no running nodes; start one with: ray start")
     if gpus and any(node.gpus for node in nodes):
         room = sum(node.gpus // gpus for node in nodes)
         if not room:
             most = max(node.gpus for node in nodes)
-            raise ConfigError(f"a worker needs {gpus} GPUs on one node, but the largest has {most}; use fewer GPUs")
+            raise ConfigError(
+                f"a worker requires {gpus} GPUs on one node, but the largest node has {most}; use fewer GPUs"
+            )
         return WorkerPlan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
     workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
     return WorkerPlan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))

@@ -23,9 +23,9 @@ from judgelm.records import Completion, Request
 from judgelm.runs.process_cleanup import end_orphans, mark_children
 
 _MARK = "/judgelm-worker"
-"""Marks processes that a lost worker's engine leaves on a node. This is not a file."""
+"""Marks the processes that the engine of a lost worker leaves on a node. This is not a file."""
 _CALLS_AHEAD = 2
-"""Steps in flight per worker, so that the engine works while the driver handles earlier results."""
+"""Steps in flight per worker; more than one keeps the engine busy while the driver handles earlier results."""
 _MAX_LOSSES = 5
 _CLOSING_S = 10.0
 _OBJECT_STORE_BYTES = 200 << 20
@@ -33,7 +33,7 @@ _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_Z
 
 
 class EngineRefusedError(EngineError):
-    """An engine rejects a request, as every other worker would."""
+    """An engine rejected a request, as all other workers would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class LoadedEngine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """A step's completions, partial replies by key, and statistics."""
+    """The completions, partial replies by key, and statistics of a step."""
 
     completions: list[Completion]
     partial: Mapping[str, str]
@@ -76,15 +76,15 @@ class Worker:
         self._view: Engine | None = None
 
     def location(self) -> WorkerLocation:
-        """Return the location. Ray answers when the worker is placed."""
+        """Return the location. Ray replies once the worker is placed."""
         return WorkerLocation(node=platform.node(), pid=os.getpid())
 
     def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-        """Return options for all workers, with `auto` resolved on this machine, and a note."""
+        """Return the options for all workers, with `auto` resolved on this machine, and a note."""
         return resolve_options(name, options)
 
     def load(self, name: str, options: EngineOptions, per_request_failures: bool) -> LoadedEngine:
-        """Stop processes that a lost worker's engine left on this machine, then load the engine."""
+        """Stop processes left on this machine by the engine of a lost worker, then load the engine."""
         end_orphans(_MARK)
         mark_children(_MARK)
         engine = self._engine = load_engine(name, options)
@@ -105,7 +105,7 @@ class Worker:
     ) -> StepResult:
         """Abort, submit, and collect requests, and return partial replies to `watched` requests."""
         engine = self._view
-        assert engine is not None, "the driver waits for `load`"
+        assert engine is not None, "the engine has not been loaded"
         if aborted:
             engine.abort(aborted)
         if requests:
@@ -125,7 +125,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """A worker is lost. Another starts under its number unless losses are too frequent."""
+    """A worker was lost. Another one starts under the same number, unless losses are too frequent."""
 
     why: str
 
@@ -181,12 +181,12 @@ class WorkerPool:
 
     @property
     def is_loading(self) -> bool:
-        """True if a placed worker is loading."""
+        """True if a worker has been placed and is loading."""
         return any(slot.location is not None and not slot.is_ready for slot in self._slots.values())
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a worker is not yet placed."""
+        """True if a worker has not been placed yet."""
         return any(slot.location is None for slot in self._slots.values())
 
     @property
@@ -196,11 +196,11 @@ class WorkerPool:
 
     @property
     def stats(self) -> list[dict[str, Any]]:
-        """Statistics of each engine, including lost workers."""
+        """Statistics for each engine, including those of lost workers."""
         return self._stats_of_lost + [slot.stats for slot in self._slots.values()]
 
     def wants_calls(self, worker: int) -> bool:
-        """Return True if a worker needs a call to continue."""
+        """Return True if a worker requires another call to continue."""
         return len(self._slots[worker].calls) < _CALLS_AHEAD
 
     def step(
@@ -212,12 +212,12 @@ class WorkerPool:
         requests: Sequence[Request] = (),
         watched: Sequence[str] = (),
     ) -> None:
-        """Start a worker's step (`Worker.step`). Its event is a `StepResult`."""
+        """Start a step on a worker (`Worker.step`), which results in a `StepResult` event."""
         slot = self._slots[worker]
         slot.calls[slot.actor.step.remote(aborted, requests, watched, timeout_s)] = "step"
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int, Event]]:
-        """Yield events, waiting up to `timeout_s` for the first. Raise errors that the user must fix."""
+        """Wait up to `timeout_s` for the first event, and yield events. Raise errors that the user must fix."""
         self._check_places()
         calls = {call: worker for worker, slot in self._slots.items() for call in slot.calls}
         done, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s)
@@ -227,7 +227,7 @@ class WorkerPool:
             worker = calls[call]
             slot = self._slots.get(worker)
             if slot is None or call not in slot.calls:
-                continue  # from a worker that this loop found to be lost
+                continue  # from a worker that was found to be lost in this loop
             kind = slot.calls.pop(call)
             try:
                 event = self._handle_result(worker, kind, ray.get(call))
@@ -258,7 +258,6 @@ class WorkerPool:
         slot.location, slot.is_ready, slot.stats = None, False, {}
 
     def _load_placed(self) -> None:
-        """Load placed workers. The first resolves `auto` for all."""
         idle = [slot for slot in self._slots.values() if slot.location and not (slot.is_ready or slot.calls)]
         if self._is_resolved:
             for slot in idle:
@@ -287,7 +286,6 @@ class WorkerPool:
         return loaded_or_step
 
     def _handle_failure(self, worker: int, kind: str, error: RayTaskError) -> Event:
-        """Raise errors that the user must fix. Replace the worker after any other error."""
         cause = error.cause
         if isinstance(cause, ConfigError | ModelError | EngineRefusedError) and (kind == "step" or not self.lost):
             location = self._slots[worker].location
@@ -310,7 +308,7 @@ class WorkerPool:
             del self._slots[worker]
         self._load_placed()
         if not self._slots:
-            losses = f"each was lost {_MAX_LOSSES} times in a row; see /tmp/ray/session_latest/logs on its node"
+            losses = f"each worker was lost {_MAX_LOSSES} times in a row; see /tmp/ray/session_latest/logs on its node"
             raise EngineError(f"{where}{why} (no workers are left: {losses})")
         return WorkerLost(why=f"{where}{why}")
 
@@ -320,7 +318,9 @@ class WorkerPool:
             self._placed_s = now
         elif now - self._placed_s > self._cluster.placing_timeout_s:
             has = ", ".join(f"{node.cpus} cores and {node.gpus} GPUs" for node in _nodes()) or "none"
-            finding = f"no room for {self.plan} within {self._cluster.placing_timeout_s:.0f} s; the nodes have {has}"
+            finding = (
+                f"could not place {self.plan} within {self._cluster.placing_timeout_s:.0f} s; the nodes have {has}"
+            )
             raise EngineError(f"{finding}, which may be in use; start more nodes, or request fewer cores")
 
 
@@ -339,12 +339,12 @@ def _connect(cluster: RayCluster) -> bool:
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-        way_out = "start a cluster with `ray start --head`, or use the address local"
+        way_out = "start a cluster with `ray start --head`, or use --ray local"
         if "AuthToken" in str(error.__cause__):
-            way_out = "the head needs a token; set RAY_AUTH_MODE=token and the same token here"
+            way_out = "the head node requires a token; set RAY_AUTH_MODE=token and the same token on this machine"
         raise EngineError(f"cannot connect to Ray at {cluster.address}: {first_line(error)}; {way_out}") from error
     finally:
-        if threading.current_thread() is threading.main_thread():  # restore the handler, which Ray replaces
+        if threading.current_thread() is threading.main_thread():  # restore the handler that Ray replaced
             signal.signal(signal.SIGTERM, handler)
     return True
 
@@ -355,6 +355,5 @@ def _nodes() -> list[Node]:
 
 
 def _why(error: RayError) -> str:
-    """Return Ray's message without its table of IDs and list of common causes."""
     lines = [line.strip() for line in str(error).splitlines() if line and not line.startswith("\t")]
     return " ".join(lines).split(" Some common causes")[0].rstrip(".") or type(error).__name__

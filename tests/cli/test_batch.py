@@ -46,7 +46,7 @@ def test_a_run_leaves_judgments_and_a_manifest(batch, pairs, out):
 
 def test_another_model_or_mode_is_refused_with_both_values(batch, pairs, out):
     batch(pairs(3), "--limit", "2")
-    assert "2 samples are already judged" in batch(pairs(3))[2]
+    assert "2 samples have already been judged" in batch(pairs(3))[2]
     code, _, err = batch(pairs(3), "--order-rule", "tie", reply="7 6\\n")
     assert code == 1
     assert "contains judgments from another run" in err
@@ -97,7 +97,7 @@ def test_failures_are_counted_and_set_the_exit_code(batch, pairs, out, script):
     assert failures == {"p0": None, "p1": "off_grammar", "p2": "out_of_range", "p3": "engine"}
     code, _, err = batch(pairs(4), reply=replies)  # only p3 is judged again, and earlier failures still count
     assert code == 2
-    assert "failed in earlier sessions" in err
+    assert "failed in an earlier session" in err
     assert batch(pairs(4), "--max-failure-rate", "0.75", reply=replies)[0] == 0  # 3 of 4 failed, over all sessions
 
 
@@ -153,12 +153,12 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         ([*TRY, "--template", "judgelm-v2"], "did you mean judgelm-v1"),
         (["{empty}", "-o", "out.jsonl", *SCRIPTED, "8 6"], "empty"),
         ([*TRY, "--config", "{bad_yaml}"], "unknown option modle"),
-        (["{pairs}", "-o", "-", *SCRIPTED, "8 6", "--json", "-"], "give --json or -o a file"),
-        ([*TRY, "--retry-unparseable"], "which the scripted engine lacks"),
+        (["{pairs}", "-o", "-", *SCRIPTED, "8 6", "--json", "-"], "already go to standard output"),
+        ([*TRY, "--retry-unparseable"], "which the scripted engine does not support"),
         ([*TRY, "--tie-threshold", "0.7"], "Invalid value for '--tie-threshold'"),
         ([*TRY, "--engine-arg", "=3"], "expected KEY=VALUE"),
         ([*TRY, "--engine-arg", "a=1", "--engine-arg", "a=2"], "a is given twice"),
-        ([*TRY, "--engine-arg", "a={1"], "the value is not YAML"),
+        ([*TRY, "--engine-arg", "a={1"], "the value is not valid YAML"),
         ([*TRY, "--mode-arg", "tau=0.8"], "mode pair: unknown option tau"),
         ([*TRY, "--mode", "correctness", "--both-orders"], "mode correctness: unknown option both_orders"),
         ([*TRY, "--both-orders", "--mode-arg", "both_orders=false"], "set the same option"),
@@ -208,7 +208,7 @@ def test_two_runs_cannot_write_one_file(batch, pairs, out):
     with Appender(out):
         code, _, err = batch(pairs(2))
     assert code == 1
-    assert "another process is writing this file" in err
+    assert "another process is writing to this file" in err
 
 
 def test_a_moved_model_continues_the_run_and_another_window_does_not(cli, pairs, tmp_path, tiny_model, out):

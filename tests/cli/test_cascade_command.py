@@ -25,8 +25,8 @@ def judged(cli, pairs, tmp_path, scripts):
 
 def test_the_summary_counts_spared_pairs_and_a_rerun_is_a_no_op(cli, judged, scripts):
     path, out, output = judged
-    assert "3 pairs go to" in output
-    assert "pairs only the small judge judged" in output
+    assert "passing 3 pairs to" in output
+    assert "pairs judged only by the small judge" in output
     assert "3 of 6" in output
     assert "3 of 3 with both verdicts" in output
 
@@ -34,8 +34,8 @@ def test_the_summary_counts_spared_pairs_and_a_rerun_is_a_no_op(cli, judged, scr
     assert len(before) == 3
     code, _, output = cli("judgelm-batch", path, "-o", out, "--engine", "scripted", "--cascade", scripts)
     assert code == 0
-    assert "resuming: 6 samples are already judged" in output
-    assert "resuming: 3 samples are already judged" in output
+    assert "resuming: 6 samples have already been judged" in output
+    assert "resuming: 3 samples have already been judged" in output
     assert {file: file.read_bytes() for file in before} == before
 
 
@@ -54,11 +54,11 @@ def test_eval_groups_by_the_deciding_judge_and_the_two_runs_are_compared(cli, ju
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        (["--cascade", "one"], "expected two models, the smaller first, as SMALL,LARGE"),
-        (["--cascade", "a,b", "--model", "c"], "--model does not apply to --cascade"),
-        (["--cascade", "a,b", "--adapter", "c"], "--adapter does not apply to --cascade"),
+        (["--cascade", "one"], "expected two models as SMALL,LARGE"),
+        (["--cascade", "a,b", "--model", "c"], "--model cannot be combined with --cascade"),
+        (["--cascade", "a,b", "--adapter", "c"], "--adapter cannot be combined with --cascade"),
         (["--cascade", "a,b", "--cascade-band", "wide"], "expected LOW,HIGH, such as 0.3,0.7"),
-        (["--model", "a", "--cascade-band", "0.3,0.7"], "--cascade-band needs --cascade"),
+        (["--model", "a", "--cascade-band", "0.3,0.7"], "--cascade-band requires --cascade"),
     ],
 )
 def test_usage_errors_exit_with_1(cli, pairs, tmp_path, arguments, finding):

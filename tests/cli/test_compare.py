@@ -100,7 +100,7 @@ def test_files_of_answers_are_models_too(compare):
     code, out, err = compare(models=("a.jsonl", "other=b.jsonl"))
     assert code == 0, err
     assert "a beats other on 100.0 %" in out
-    assert "answers of other: cost and time not recorded" in out
+    assert "other's answers: cost and time were not recorded" in out
     outputs = [{"instruction": f"What is {i}?", "output": "Paris", "generator": "m"} for i in range(20)]
     write_rows("outputs.jsonl", outputs)
     write_rows("questions.jsonl", [{"instruction": f"What is {i}?"} for i in range(20)])
@@ -147,7 +147,7 @@ def test_models_that_cannot_be_compared_are_refused(compare, models, finding):
 def test_labels_without_a_matching_pair_are_refused_first(compare, folder):
     write_rows("people.jsonl", [{"id": "other", "winner": 1}])
     code, _, err = compare("--labels", "people.jsonl")
-    assert (code, "no label id matches a question id ('other' against 'q" in err) == (1, True), err
+    assert (code, "none of the label ids match a question id (for example 'other' and 'q" in err) == (1, True), err
     assert not (folder / "out").exists()
     write_rows("people.jsonl", [{"id": f"q{i}", "winner": 1} for i in range(3)])
     assert "3 labels are too few" in compare("--labels", "people.jsonl")[1]
@@ -165,7 +165,7 @@ def test_edited_pairs_are_not_overwritten(compare):
 
 def test_a_warning_names_a_judge_of_its_own_answers(compare):
     out = compare(models=("name=judge.json,engine=scripted,model=Paris", B))[1]
-    assert "judge.json judges its own answers" in out
+    assert "judge.json is judging its own answers" in out
 
 
 def test_an_adapter_is_identified_with_its_base():

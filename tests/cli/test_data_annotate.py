@@ -123,7 +123,7 @@ def test_a_killed_run_resumes_and_pays_for_nothing_twice(folder):
         before = {name for name, one in read_so_far().items() if one["failure"] is None}
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert 20 < len(before) < 80
-    assert f"to ask: {80 - len(before)} prompts" in done.stderr
+    assert f"prompts: {80 - len(before)}," in done.stderr
     assert counts_of(done.stdout)["rows"] == 40
     assert len(ledger.served) == 80
     # four were under way, and as many may have been answered and not yet been written
@@ -162,7 +162,7 @@ def test_the_estimate_sends_no_request(annotate, tiny_model):
         assert server.bodies == []
     texts = [f"[Q] what is {i}?\n[1] {'red ' * (i % 5) + 'red'}\n[2] {'fox ' * (i % 3) + 'fox'}\n[S]" for i in range(4)]
     tokens = round(sum(map(len, texts)) / 4)
-    assert (code, f"to ask: 4 prompts, about {tokens} tokens by 4 characters a token" in err) == (0, True)
+    assert (code, f"prompts: 4, with about {tokens} tokens (4 characters per token)" in err) == (0, True)
     # 2 USD a million in, 10 out; 4 replies of 170 tokens, or of 500
     assert f"cost: about {tokens * 2e-6 + 680 * 1e-5:.4f} USD, at most {tokens * 2e-6 + 2000 * 1e-5:.4f} USD" in err
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
@@ -171,7 +171,7 @@ def test_the_estimate_sends_no_request(annotate, tiny_model):
         "pairs.jsonl", "-o", "t.jsonl", "--model", "x", "--template", "judgelm-compact", "--estimate",
         "--tokenizer", tiny_model,
     )  # fmt: skip
-    assert f"about {counted} tokens by {tiny_model}" in err
+    assert f"about {counted} tokens ({tiny_model})" in err
 
 
 def test_max_cost_stops_the_run_and_a_higher_limit_resumes_it(annotate):
@@ -182,7 +182,7 @@ def test_max_cost_stops_the_run_and_a_higher_limit_resumes_it(annotate):
         arguments = ("pairs.jsonl", "-o", "t.jsonl", *PRICES, "--reason-tokens", "64", *at(server, concurrency=2))
         code, out, err = annotate(*arguments, "--max-cost", "0.012")
         assert code == 2
-        assert "stopped by --max-cost 0.012" in " ".join(err.split())
+        assert "might exceed --max-cost 0.012" in " ".join(err.split())
         asked_first = len(ledger.served)
         assert 5 < asked_first < 30
         assert counts_of(out)["rows"] == asked_first == len(rows_of("t.jsonl"))
@@ -190,10 +190,10 @@ def test_max_cost_stops_the_run_and_a_higher_limit_resumes_it(annotate):
         assert re.search(r"billed in this session: [\d,]+ \+ [\d,]+ tokens, 0\.0\d+ USD", out)
 
         code, _, err = annotate(*arguments, "--max-cost", "0.001")
-        assert (code, "USD already spent; raise it" in err) == (1, True)
+        assert (code, "USD has already been spent" in err) == (1, True)
 
         code, out, err = annotate(*arguments, "--max-cost", "1")
-        assert f"to ask: {30 - asked_first} prompts" in err
+        assert f"prompts: {30 - asked_first}," in err
         assert "spent in earlier sessions: 0.0" in err
     assert (code, counts_of(out)["rows"], set(ledger.served.values())) == (0, 30, {1})
 
@@ -218,14 +218,14 @@ def test_orders_that_disagree_are_kept_and_marked_or_dropped_and_counted(annotat
     annotate(*opinions[:-1])
     code, out, err = annotate(*opinions)
     assert code == 2  # more failures than --max-failure-rate
-    assert "to ask: 4 prompts" in err  # the second order was added later
+    assert "prompts: 4," in err  # the second order was added later
     assert {row["question_id"]: row["metadata"] for row in rows_of("t.jsonl")} == {
         "good": {"orders_agree": True},
         "this": {"orders_agree": False},
         "one": {},
     }
     assert counts_of(out) == {
-        "replies in this session, 1 of them failed": 4,
+        "replies in this session, of which 1 failed": 4,
         "unusable input lines": 0,
         "rows": 3,
         "pairs without a usable judgment (no row)": 1,
@@ -260,19 +260,22 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
 
         server.misbehave(None)
         _, out, err = annotate(*arguments)
-        assert "to ask: 1 prompts" in err  # the refusal alone was the server's
+        assert "prompts: 1," in err  # the refusal alone was the server's
         assert counts_of(out)["rows"] == 3
 
 
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        (("pairs.jsonl", "-o", "pairs.jsonl"), "would overwrite its own input"),
+        (("pairs.jsonl", "-o", "pairs.jsonl"), "would overwrite the input"),
         (("pairs.jsonl", "-o", "none/t.jsonl"), "no such folder"),
         (("pairs.jsonl", "-o", "t.csv"), "must end in .jsonl"),
         (("pairs.jsonl", "-o", "t.jsonl", "--drop-disagreeing"), "add --both-orders"),
         (("pairs.jsonl", "-o", "t.jsonl", "--price-in", "1"), "set both price_in and price_out"),
-        (("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"), "needs the openai engine, --price-in and --price-out"),
+        (
+            ("pairs.jsonl", "-o", "t.jsonl", "--max-cost", "1"),
+            "requires the openai engine, --price-in, and --price-out",
+        ),
     ],
 )
 def test_conflicting_options_are_refused_before_any_request(annotate, arguments, finding):

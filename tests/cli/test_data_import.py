@@ -23,7 +23,7 @@ def test_an_import_prints_counts_and_the_metric(cli, tmp_path):
     assert (code, out) == (0, "")
     assert "pandalm: 2 rows, labels 1: 1, tie: 1, 1 category" in err
     assert "protocol: Accuracy, and macro precision" in err
-    assert "judge with: judgelm-batch --both-orders --order-rule tie" in err
+    assert "to judge: judgelm-batch --both-orders --order-rule tie" in err
     assert "out.protocol.json" in err
 
 
@@ -35,7 +35,7 @@ def test_without_a_name_it_lists_the_benchmarks(cli):
 
 def test_missing_files_and_output_are_refused(cli, tmp_path):
     code, _, err = cli("judgelm", "data", "import", "pandalm")
-    assert (code, "give testset-v1.json" in err) == (1, True)
+    assert (code, "expected testset-v1.json" in err) == (1, True)
     code, _, err = cli("judgelm", "data", "import", "pandalm", written(tmp_path))
     assert (code, "-o is missing" in err) == (1, True)
 

@@ -44,11 +44,11 @@ def test_a_sample_is_drawn_once(cli):
     command = ("judgelm", "data", "sample", "rows.jsonl", "--per", "category", "5", "-o", "drawn.jsonl")
     code, out, _ = cli(*command)
     assert code == 0
-    assert out.splitlines() == ["9 rows of 9 in drawn.jsonl", "short: b has 4 rows, not 5"]
-    assert cli(*command)[1] == "drawn.jsonl: holds this sample already\n"
+    assert out.splitlines() == ["wrote 9 of 9 rows to drawn.jsonl", "too few rows: b has 4 instead of 5"]
+    assert cli(*command)[1] == "drawn.jsonl already contains this sample\n"
     code, _, errors = cli(*command, "--seed", "1")
     assert code == 1
-    assert "is another file" in errors
+    assert "exists with different contents" in errors
 
 
 def review(question, *, score="9 6", **fields):

@@ -32,7 +32,9 @@ def test_problems_are_listed_and_set_the_exit_code(tmp_path):
     states = {package["name"]: package["state"] for package in report["packages"]}
     assert (states["trl"], states["statsmodels"], states["torch"]) == ("out_of_range", "broken", "ok")
     first, _, last = printed.partition("to fix")
-    assert "trl 0.1 is outside judgelm's range >=1.16,<1.17; run: pip install 'trl>=1.16,<1.17'" in last
+    assert (
+        "trl 0.1 is outside the range supported by judgelm (>=1.16,<1.17); run: pip install 'trl>=1.16,<1.17'" in last
+    )
     assert "statsmodels 0.15 cannot be imported: OSError: libnothing.so: no such file" in last
     assert all(finding in last for finding in report["fixes"])
     assert report["engine"]["why"].split()[0] in first
@@ -52,9 +54,9 @@ def test_without_problems_the_exit_code_is_0_and_json_is_valid():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--set", "max_length=1"), "need --train"),
+        (("--set", "max_length=1"), "require --train"),
         (("--train", "nowhere.yaml"), "nowhere.yaml: cannot read"),
-        (("--gpus", "8", "--gpu-memory", "80"), "need --train"),
+        (("--gpus", "8", "--gpu-memory", "80"), "require --train"),
     ],
 )
 def test_conflicting_options_are_refused_first(cli, arguments, words):

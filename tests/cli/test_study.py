@@ -58,9 +58,9 @@ def test_compare_judges(study, files):
     ("runs", "names", "finding"),
     [
         (["a.jsonl", "a.jsonl"], ["one", "two"], ""),
-        (["a.jsonl", "a.jsonl"], [], "name each file with --name"),
-        (["a.jsonl", "a.jsonl"], ["one"], "got 1 for 2 files"),
-        (["a.jsonl"], [], "at least two judgment files"),
+        (["a.jsonl", "a.jsonl"], [], "use --name to name each file"),
+        (["a.jsonl", "a.jsonl"], ["one"], "got 1 names for 2 files"),
+        (["a.jsonl"], [], "expected at least two files"),
     ],
 )
 def test_judges_need_different_names(study, files, runs, names, finding):
@@ -89,8 +89,8 @@ def test_scores_out_of_range_suggest_another_scale(study, files):
         write_rows(f"{name}.jsonl", [{"question_id": "1", "pred_text": "80 60"}])
     code, _, err = study("compare-judges", "first.jsonl", "second.jsonl")
     assert code == 1
-    assert "first.jsonl: 1 of 1 replies have scores out of range (1-10); try --scale any" in err
-    assert "(failures: first: 1 of 1 (out of range 1); second: 1 of 1 (out of range 1))" in err
+    assert "first.jsonl: 1 of 1 replies have scores outside the range 1-10; try --scale any" in err
+    assert "(failed: first: 1 of 1 (out of range 1); second: 1 of 1 (out of range 1))" in err
     assert study("compare-judges", "first.jsonl", "second.jsonl", "--scale", "any")[0] == 0
 
 

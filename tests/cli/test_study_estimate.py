@@ -36,7 +36,7 @@ def test_the_estimates_are_printed_with_their_intervals(cli, files):
     assert code == 0, err
     for text in ("win rate of a against b", "Rogan-Gladen", "PPI++", "labels alone", "20 points wide requires about"):
         assert text in " ".join(out.split()), text
-    assert "judged pairs used: 120; with a label: 40" in out
+    assert "judged pairs used: 120, of which 40 have a label" in out
     claim = json.loads(cli(*command, "--json", "-")[1])
     assert (claim["estimates"]["ppi"]["n"], claim["counts"]["labels"]) == (40, 40)
     assert set(claim["control"]["terms"]) == {"length"}

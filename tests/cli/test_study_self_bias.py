@@ -53,7 +53,7 @@ def test_the_command_writes_the_study_and_prints_json(study, ratings, tmp_path):
     assert first["judge"] == first["model"] == "left"
     assert first["debiased"] == pytest.approx(first["reference"])
     families.write_text("pair: left\n")
-    assert "family pair: expected a list of names" in study(*ratings, "--families", families)
+    assert "family pair: expected a list of strings" in study(*ratings, "--families", families)
 
 
 def test_run_files_of_rubrics_are_ratings_too(study, tmp_path):
@@ -85,7 +85,7 @@ def test_run_files_of_rubrics_are_ratings_too(study, tmp_path):
     result = study(tmp_path / "human.csv", *runs, "--no-checks", "--rows", tmp_path / "rows.jsonl")
     assert own_effects(result) == pytest.approx([0.2, 0.2])
     assert result["counts"]["ratings without a score"] == 2
-    assert "needs the judged rows" in study(tmp_path / "human.csv", *runs)
+    assert "requires the judged rows" in study(tmp_path / "human.csv", *runs)
 
 
 def test_a_run_without_a_model_of_the_answer_is_refused(study, tmp_path):

@@ -71,5 +71,5 @@ def test_copy_writes_the_recipes_and_overwrites_nothing(cli, tmp_path):
     (tmp_path / "mine/train/sft.py").write_text("mine")
     code, _, errors = cli("judgelm", "train", "--copy", tmp_path / "mine")
     assert code == 1
-    assert "exists; choose another folder" in errors
+    assert "exists; choose a different folder" in errors
     assert (tmp_path / "mine/train/sft.py").read_text() == "mine"

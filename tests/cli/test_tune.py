@@ -135,15 +135,15 @@ def test_invalid_options_are_refused_before_the_model_is_loaded(tune, labels, op
 
 def test_labels_without_texts_and_trained_judges_folders_are_refused(tune, labels, tmp_path):
     write_card(tmp_path, Card(template="judgelm-v1", template_sha=get_template("judgelm-v1").sha))
-    assert "holds a trained judge; choose another folder" in tune(labels(), out=".")[2]
+    assert "contains a trained judge" in tune(labels(), out=".")[2]
     alone = write_rows(tmp_path / "alone.jsonl", [{"id": f"p{index}", "winner": 1} for index in range(30)])
     assert "have no texts" in tune(alone)[2]
-    assert "no candidate judged a pair: only 0 of the probability is on" in tune(labels(answer_1="mute"))[2]
+    assert "none of the candidates judged a pair: only 0 of the probability is on" in tune(labels(answer_1="mute"))[2]
 
 
 def test_released_judges_are_not_tuned(cli, labels):
     tune = ("judgelm", "tune", "prometheus-eval/prometheus-7b-v2.0", "--engine", "scripted", "-o", "judge", "-l")
-    assert "a judge with its own prompts" in cli(*tune, labels())[2]
+    assert "comes with its own prompts" in cli(*tune, labels())[2]
 
 
 def test_a_model_without_chat_template_is_not_tuned(cli, labels, tiny_model):

@@ -22,7 +22,7 @@ def test_all_gpus_are_taken_in_groups():
 
 
 def test_a_group_is_on_one_node():
-    with pytest.raises(ConfigError, match=r"needs 4 GPUs on one node.*the largest has 2"):
+    with pytest.raises(ConfigError, match=r"requires 4 GPUs on one node.*the largest node has 2"):
         make_plan(RayCluster(), [Node(cpus=8, gpus=2)] * 2, 4)
 
 
@@ -64,15 +64,15 @@ def test_options_that_do_not_fit_are_refused(monkeypatch):
         with pytest.raises(ConfigError, match=words):
             make(**options)
 
-    refused("with a Ray cluster, pass workers", RayCluster, gpus=2, address="auto")
-    refused("must be 1 or more", RayCluster, workers=0)
+    refused("for a Ray cluster, pass workers", RayCluster, gpus=2, address="auto")
+    refused("must be at least 1", RayCluster, workers=0)
     refused("Ray Client is not supported", RayCluster, address="ray://head:10001")
     load = partial(load_workers, options=EngineOptions(model="m"), cluster=RayCluster())
     capped, placed = (
         EngineOptions(model="m", engine_args={"max_cost_usd": 1}),
         EngineOptions(model="m", device="cuda:1"),
     )
-    refused("max_cost_usd limits a single client", load, name="openai", options=capped)
+    refused("max_cost_usd is not supported", load, name="openai", options=capped)
     refused("Ray assigns GPUs to workers", load, name="transformers", options=placed)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     refused("for CPUs, use --ray local", load, name="scripted", cluster=RayCluster(gpus=2))

@@ -48,7 +48,7 @@ def test_a_request_that_ends_workers_fails_alone():
     assert len(judgments) == 20
     assert [key for key, judgment in judgments.items() if judgment.failure] == ["3"]
     assert judgments["3"].failure.code == "engine"
-    assert "workers were lost with this request in flight" in judgments["3"].failure.text
+    assert "workers were lost while running this request" in judgments["3"].failure.text
 
 
 def test_an_engine_that_breaks_is_a_lost_worker_and_its_words_are_kept():
@@ -68,7 +68,7 @@ def test_a_model_that_is_not_on_a_node_is_said_with_its_name():
 
 
 def test_workers_without_a_place_are_not_waited_for_for_ever():
-    with pytest.raises(EngineError, match="no room for 1 worker of 64 cores within 1 s"):
+    with pytest.raises(EngineError, match="could not place 1 worker of 64 cores within 1 s"):
         Judge("any", engine="fragile", cluster=RayCluster(workers=1, cores=64, placing_timeout_s=1))
 
 

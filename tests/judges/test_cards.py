@@ -39,10 +39,22 @@ GB = 10**9
     ("memory", "cuda", "bfloat16", "name", "reason"),
     [
         (6, 0, True, "qwen-1.5b", "no model is named"),
-        (5, 0, True, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 5.0 GB are free"),
-        (6, 0, False, "small-judge", "no model is named, and qwen-1.5b needs bfloat16 instructions"),
+        (
+            5,
+            0,
+            True,
+            "small-judge",
+            "no model is named, and qwen-1.5b requires 6 GB of memory, but only 5.0 GB are free",
+        ),
+        (6, 0, False, "small-judge", "no model is named, and qwen-1.5b requires bfloat16 instructions"),
         (1, 5, False, "qwen-1.5b", "no model is named"),
-        (1, 4, False, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 1.0 GB are free"),
+        (
+            1,
+            4,
+            False,
+            "small-judge",
+            "no model is named, and qwen-1.5b requires 6 GB of memory, but only 1.0 GB are free",
+        ),
     ],
 )
 def test_the_default_follows_the_machine(memory, cuda, bfloat16, name, reason):
@@ -118,7 +130,7 @@ def without_all(folder, cache):
     [
         (without_all, ModelError, r"adapter judgelm-small-judge is not installed; " + INSTALL),
         (without_base, ModelError, "no judge is installed in .*; run: judgelm judges install"),
-        (without_weights, ModelError, r"lacks adapter_model\.safetensors; install another version"),
+        (without_weights, ModelError, r"does not contain adapter_model\.safetensors"),
         (on_base("0" * 64), CardError, "trained on GGUF sha256 000000000000"),
         (on_base(None), CardError, "GGUF sha256 not stated"),
     ],
@@ -132,7 +144,7 @@ def test_a_part_that_is_missing_or_of_another_judge_is_named(small_judge, judge_
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ({"adapter": "mine"}, "small-judge is a named judge; pass the base model of mine as --model"),
+        ({"adapter": "mine"}, "small-judge is a named judge; pass the base model of mine with --model"),
         ({"engine": "scripted"}, "the scripted engine has no default judge"),
         ({"model": ""}, "the model name is empty"),
     ],

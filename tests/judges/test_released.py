@@ -152,7 +152,7 @@ def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
     judge = made_up(licence="")
     with pytest.raises(ModelError, match="has no licence"):
         judge.prompt("pair")
-    with pytest.raises(InputError, match="contains none of this judge's files"):
+    with pytest.raises(InputError, match="does not contain any of this judge's files"):
         bring_words(judge.files, tmp_path)
     bring(tmp_path, judge)
     assert judge.prompt("pair").answers == 2

@@ -111,8 +111,8 @@ def test_the_manifest_has_the_options_of_mode_and_votes():
 @pytest.mark.parametrize(
     ("mode", "options", "message"),
     [
-        ("reasoned", {"votes": 3, "temperature": 0}, "3 votes at temperature 0"),
-        ("reasoned", {"votes": 0}, "votes is 0; it must be a number from 2"),
+        ("reasoned", {"votes": 3, "temperature": 0}, "3 votes at temperature 0 are identical"),
+        ("reasoned", {"votes": 0}, "votes is 0; it must be a number between 2"),
         ("reasoned", {"votes": "3"}, "votes is 3; it must be a number"),
         ("reasoned", {"votes": 3, "vote_rule": "median"}, "vote_rule 'median' does not exist"),
         ("pair", {"votes": 3}, "mode pair gets the verdict"),

@@ -75,7 +75,7 @@ def test_a_repaired_reply_is_a_judgment_and_the_summary_shows_repairs_retries_an
 def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
     with (
         Judge("dunno", engine="scripted") as judge,
-        pytest.raises(ConfigError, match="needs grammars, which the scripted engine lacks"),
+        pytest.raises(ConfigError, match="requires grammars, which the scripted engine does not support"),
     ):
         judge.compare("q", "a", "b", retry_unparseable=True)
 
@@ -83,7 +83,7 @@ def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
 def test_the_summary_says_when_an_engine_gave_no_probabilities():
     text = shown(summary_table(RunStats(judged=2), Pairwise(distribution=True), {}))
     assert "with P(first better) │ 0 of 2" in text
-    assert "without: the engine gave no probabilities │ 2" in text
+    assert "without: the engine returned no probabilities │ 2" in text
 
 
 def sample(i):

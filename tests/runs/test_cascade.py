@@ -161,7 +161,7 @@ def test_the_output_of_one_judge_is_left_alone(cascade):
         ({"out": "-"}, "an output file with -o"),
         ({"inputs": ("-",)}, "reads its input twice"),
         ({"inputs": ("/dev/null",)}, "reads its input twice"),
-        ({"inputs": ("out.large.jsonl",)}, "would overwrite its own input"),
+        ({"inputs": ("out.large.jsonl",)}, "would overwrite the input"),
     ],
 )
 def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path, change, finding):

@@ -105,7 +105,7 @@ def finished(tmp_path):
         ('{"failure": null}', "is missing"),
         ('{"id": ["1"], "failure": null}', "is missing"),
         ('{"id": "1"}', "is missing"),
-        ('{"id": "1", "failure', "not JSON"),
+        ('{"id": "1", "failure', "not valid JSON"),
         ("[]", "expected a JSON object"),
     ],
 )

@@ -113,9 +113,9 @@ def test_the_same_file_is_answered_without_a_server_and_resumed(answer, tmp_path
     requests.write_text(line("a", review()) + line("b", HELLO))
     code, again, said = answer()
     assert (code, again["a"], again["b"]["status_code"]) == (2, results["a"], 400)
-    assert "0 answered, 1 refused, 1 before" in said
+    assert "0 answered, 1 rejected, 1 answered before" in said
     code, _, said = answer(reply="6 6\n")
-    assert (code, "holds results of another judge" in said) == (1, True)
+    assert (code, "contains results from a different judge" in said) == (1, True)
 
 
 @pytest.mark.parametrize("options", [("--mode", "single"), ("--reasons", "all"), ("--limit", "1"), ("--workers", "2")])
@@ -123,7 +123,7 @@ def test_options_that_requests_do_not_take_are_refused(tmp_path, capsys, options
     (tmp_path / "requests.jsonl").write_text(line("a", review()))
     command = (tmp_path / "requests.jsonl", "-o", tmp_path / "out.jsonl", "--engine", "scripted", "--model", "8 6")
     assert exit_code("judgelm-batch", *command, *options) == 1
-    assert f"{options[0]} does not apply to Batch API input" in capsys.readouterr().err
+    assert f"{options[0]} cannot be used with Batch API input" in capsys.readouterr().err
 
 
 def test_prompts_of_the_users_own_are_answered(answer, tmp_path):

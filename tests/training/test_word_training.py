@@ -172,7 +172,7 @@ def test_the_reading_names_the_template():
     assert (judge.template, judge.reading) == ("yes-no", "yes-no")
     assert PreferenceArguments(train_data=[], template="letters").reading == "letters"
     assert PreferenceArguments(train_data=[], reading="score-line").template == "judgelm-v1"
-    with pytest.raises(ConfigError, match="reading is yes-no, but template letters"):
+    with pytest.raises(ConfigError, match="template letters uses reading letters, not yes-no"):
         PreferenceArguments(train_data=[], template="letters", reading="yes-no")
 
 

@@ -23,12 +23,12 @@ from judgelm.runs.batch import BatchHooks, pending_samples, run_dtype
 from judgelm.runs.stats import RunStats
 
 _TOKEN_CHARACTERS = 4
-Price = Annotated[float | None, typer.Option(min=0.0, help="USD per million tokens.")]
+Price = Annotated[float | None, typer.Option(min=0.0, help="Price in USD per million tokens.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeacherOptions(JudgeOptions):
-    """Options of the teacher and its engine."""
+    """Options for the teacher and its engine."""
 
     engine: EngineName = "openai"
 
@@ -60,22 +60,22 @@ def annotate_command(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Let a teacher judge pairs, and write its judgments as training rows.
+    """Judge pairs with a teacher model, and write its judgments as training rows.
 
-    PAIRS has two answers per row, in any supported format, such as the output of `judgelm data answers pairs`. The
-    prompts are JudgeLM's Figures 3 and 4 (--template judgelm-paper; judgelm-chat with roles). judgelm prints the
-    estimated cost before the run and the actual cost after it. OUT.judgments.jsonl keeps the teacher's replies; the
-    same command continues an interrupted run and pays only for replies that were in progress. OUT has JudgeLM rows
-    without failed replies.
+    PAIRS must contain two answers per row in any supported format, such as the output of `judgelm data answers pairs`.
+    The prompts are those in JudgeLM's Figures 3 and 4 (--template judgelm-paper; use judgelm-chat for chat roles). The
+    command prints the estimated cost before the run and the actual cost after it. The teacher's replies are saved to
+    OUT.judgments.jsonl. Run the same command again to resume; you only pay again for replies that were in progress.
+    OUT contains JudgeLM rows without failed replies.
 
     Options:
-        pairs: A file with two answers per row.
-        out: JudgeLM rows, written at the end.
+        pairs: File with two answers per row.
+        out: Output file of JudgeLM rows, written at the end.
         model: Folder or hub id of the teacher, or its name on a server.
-        reference: Judge without the reference, with it, or both.
-        drop_disagreeing: With --both-orders: drop pairs whose orders have different winners.
-        reason_tokens: Maximum tokens of a reply (scores and reason).
-        max_cost: Budget in USD for all sessions of OUT.
+        reference: Judge without the reference, with it, or both ways.
+        drop_disagreeing: With --both-orders, drop pairs for which the two orders have different winners.
+        reason_tokens: Maximum number of tokens in a reply (scores and reason).
+        max_cost: Budget in USD, for all sessions of OUT together.
         tokenizer: Tokenizer for the estimate (folder or hub id). Default: 4 characters per token.
         estimate_only: Print the cost estimate and exit.
 
@@ -83,11 +83,11 @@ def annotate_command(
         judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o --estimate
         judgelm data annotate pairs.jsonl -o rows.jsonl --model gpt-4o
 
-    Prices and more options: configs/data/annotate.yaml. Exit codes: 0 done, 1 usage or input error, 2 too many failures
-    (--max-failure-rate) or budget used up, 130 interrupted.
+    For prices and more options, see configs/data/annotate.yaml. Exit codes: 0 done, 1 usage or input error, 2 too many
+    failures (--max-failure-rate) or budget exhausted, 130 interrupted.
     """
     if drop_disagreeing and not both_orders:
-        raise ConfigError("--drop-disagreeing needs two orders; add --both-orders")
+        raise ConfigError("--drop-disagreeing requires two orders; add --both-orders")
     if pairs == "-" or out.suffix != ".jsonl":
         raise ConfigError("PAIRS must be a file, not standard input, and OUT must end in .jsonl")
     engine = choose_engine()[0] if judge_options.engine == "auto" else judge_options.engine
@@ -107,10 +107,10 @@ def annotate_command(
     requests = (mode.request(sample) for sample in pending_samples(job, before))
     tokens_of, reply_tokens = teacher.token_counter(tokenizer, _TOKEN_CHARACTERS), teacher.GPT4_REVIEW_TOKENS
     expected = teacher.estimate(requests, tokens_of, expected_reply=reply_tokens, max_reply=reason_tokens)
-    _show_estimate(expected, tokenizer or f"{_TOKEN_CHARACTERS} characters a token", prices, spent, max_cost)
+    _show_estimate(expected, tokenizer or f"{_TOKEN_CHARACTERS} characters per token", prices, spent, max_cost)
     if estimate_only:
         return
-    if engine != "openai":  # only openai bills
+    if engine != "openai":  # only the openai engine costs money
         arguments = {name: value for name, value in arguments.items() if not name.startswith("price_")}
     if max_cost is not None:
         arguments["max_cost_usd"] = _budget(engine, prices, spent, max_cost)
@@ -132,37 +132,41 @@ def annotate_command(
     if prices is not None and engine == "openai":
         echo(f"spent in all sessions: at most {teacher.spent_usd(run, prices):,.4f} USD")
     if over_budget:
-        finding = f"stopped by --max-cost {max_cost:g}: the next reply might exceed the budget"
-        errors.print(f"{finding}; raise it and run the same command again to continue", style="yellow")
+        finding = f"stopped because the next reply might exceed --max-cost {max_cost:g}"
+        errors.print(f"{finding}; to continue, increase it and run the same command again", style="yellow")
     if over_budget or tally.failure_rate > run_options.max_failure_rate:
         raise typer.Exit(EXIT_FAILURES)
 
 
 def _budget(engine: str, prices: teacher.Prices | None, spent: float, max_cost: float) -> float:
-    """Return the USD left for this session."""
+    """Return the remaining budget in USD for this session."""
     if engine != "openai" or prices is None:
-        raise ConfigError("--max-cost needs the openai engine, --price-in and --price-out")
+        raise ConfigError("--max-cost requires the openai engine, --price-in, and --price-out")
     if spent >= max_cost:
-        raise ConfigError(f"--max-cost {max_cost:g}: {spent:.4f} USD already spent; raise it to continue")
+        raise ConfigError(
+            f"--max-cost {max_cost:g}: {spent:.4f} USD has already been spent; increase the budget to continue"
+        )
     return max_cost - spent
 
 
 def _show_estimate(
     expected: teacher.CostEstimate, measure: str, prices: teacher.Prices | None, spent: float, max_cost: float | None
 ) -> None:
-    lines = [f"to ask: {expected.requests:,} prompts, about {expected.prompt_tokens:,} tokens by {measure}"]
-    lines += [f"replies: {expected.expected_reply} tokens each (assumed), at most {expected.max_reply}"]
+    lines = [f"prompts: {expected.requests:,}, with about {expected.prompt_tokens:,} tokens ({measure})"]
+    lines += [f"replies: {expected.expected_reply} tokens each (estimated), at most {expected.max_reply}"]
     if prices is not None:
         likely, worst = expected.usd(prices)
-        lines += [f"cost: about {likely:,.4f} USD, at most {worst:,.4f} USD if every reply has the maximum length"]
+        lines += [f"cost: about {likely:,.4f} USD, at most {worst:,.4f} USD if all replies reach the maximum length"]
         lines += [f"spent in earlier sessions: {spent:,.4f} USD"] if spent else []
         if max_cost is not None and spent + likely > max_cost:
-            lines += [f"this probably exceeds --max-cost {max_cost:g}; the run will stop there, and you can resume it"]
+            lines += [
+                f"this will probably exceed --max-cost {max_cost:g}; the run stops at the limit and can be resumed"
+            ]
     console.print("\n".join(lines), soft_wrap=True)
 
 
 def _show_result(tally: RunStats, counts: Counter[str], stats: dict[str, Any]) -> None:
-    echo(f"{tally.judged:>8}  replies in this session, {sum(tally.failures.values())} of them failed")
+    echo(f"{tally.judged:>8}  replies in this session, of which {sum(tally.failures.values())} failed")
     echo(f"{tally.rejected:>8}  unusable input lines")
     for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != "rows", item[0])):
         echo(f"{count:>8}  {outcome}")

@@ -1,4 +1,4 @@
-"""`judgelm data answers`: collect answers of models, and turn them into pairs or rows to judge."""
+"""`judgelm data answers`: collect model answers, and turn them into pairs or rows to judge."""
 
 import time
 from collections import Counter
@@ -24,7 +24,9 @@ LOG_EVERY_S = 30.0
 
 Questions = Annotated[
     str,
-    typer.Argument(metavar="QUESTIONS", help="Rows of question_body or question; optional: id, reference, category."),
+    typer.Argument(
+        metavar="QUESTIONS", help="Rows with question_body or question, and optionally id, reference, and category."
+    ),
 ]
 
 
@@ -42,39 +44,39 @@ def collect_command(
     *,
     columns: ColumnOptions,
 ) -> None:
-    """Let models answer questions, one model after another.
+    """Collect answers to questions from one model after another.
 
-    Writes FOLDER/NAME.jsonl and a manifest for each model. The same command continues an interrupted run and skips
-    finished models. If a model cannot be loaded, the others still run.
+    Writes FOLDER/NAME.jsonl and a manifest for each model. Run the same command again to resume; finished models are
+    skipped. If a model cannot be loaded, the remaining models still run.
 
     Options:
-        out: Folder with one file per model.
+        out: Output folder, with one file per model.
         config: YAML file with a list of generators.
-        generator: Another model. Repeatable.
-        task: Prompt and parser for all models. Default: each model's own.
-        samples: Sample K answers per question instead of each model's decodings.
-        temperature: Temperature for --samples.
+        generator: Additional model. Repeatable.
+        task: Prompt and parser for all models. Default: set for each model.
+        samples: Sample K answers per question instead of using each model's decodings.
+        temperature: Sampling temperature for --samples.
         limit: Use only the first N questions.
-        retry: Failures to redo on a rerun.
-        overwrite: Start over.
+        retry: Which failures to retry on a rerun.
+        overwrite: Delete earlier answers, and start over.
 
     Examples:
         judgelm data answers collect questions.jsonl -o answers/ --config c.yaml
         judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
         judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
 
-    Tasks: question sends the question with its options; number, choice and preference are Self-Reference's prompts (a
-    number, a letter, or the better of answer_1 and answer_2, step by step); qa is QA-Judge's prompt with the row's
-    context.
+    Tasks: question sends the question with its options. number, choice, and preference use the Self-Reference prompts,
+    which ask for a number, a letter, or the better of answer_1 and answer_2, step by step. qa uses the QA-Judge prompt
+    with the context from the row.
 
-    A generator may have more settings: name=a,model=M,temperature=0.7,seed=1, or a server:
+    A generator can have more settings, such as name=a,model=M,temperature=0.7,seed=1. For a server, use
     name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage
-    or input error or a model cannot be loaded, 2 answers failed, 130 interrupted.
+    or input error or a model could not be loaded, 2 answers failed, 130 interrupted.
     """
     given = map(generators.parse_generator, generator or ())
     models = generators.merge_generators([*generators.read_generators(config), *given])
     if not models:
-        raise ConfigError("no generator; add --generator name=...,model=... or --config FILE")
+        raise ConfigError("no generators; add --generator name=...,model=... or --config FILE")
     if task is not None:
         models = [generators.for_task(model, task) for model in models]
     if samples is not None:
@@ -101,7 +103,7 @@ def collect_command(
 def collect_answers(
     questions: list[Sample], model: generators.AnswerGenerator, file: Path, *, retry: Retry, overwrite: bool
 ) -> tuple[AnswerStats, str]:
-    """Collect one model's answers; return the counts, and a line that describes them."""
+    """Collect the answers of one model; return the counts and a summary line."""
     from judgelm.cli.run import clear_and_mark
 
     clear_and_mark(str(file))
@@ -110,7 +112,7 @@ def collect_answers(
         stats = collect(questions, model, file, retry=retry, overwrite=overwrite, on_answer=log)
     if stats.failures:
         echo(f"{model.name}: first failure: {stats.first_failure}", err=True)
-    return stats, f"{log.line(stats)} in {file}"
+    return stats, f"{log.line(stats)}; answers in {file}"
 
 
 def pairs_command(
@@ -123,17 +125,17 @@ def pairs_command(
     same_model: bool = False,
     drop_truncated: bool = False,
 ) -> None:
-    """Draw pairs of answers by different models, as rows for `judgelm data annotate`.
+    """Sample pairs of answers by different models, as rows for `judgelm data annotate`.
 
-    The draw depends only on the seed and the question. The output is written atomically.
+    The sample depends only on the seed and the question. The output is written atomically.
 
     Options:
         answers: Files written by `collect`.
-        out: JudgeLM rows without scores.
-        pairs_per_question: Maximum pairs per question.
-        seed: Seed of the draw, combined with the question's id.
-        with_reference: Also pair references, as answers of the model "reference".
-        same_model: Also pair two decodings of one model.
+        out: Output file of JudgeLM rows without scores.
+        pairs_per_question: Maximum number of pairs per question.
+        seed: Random seed, combined with the id of the question.
+        with_reference: Also pair references, as answers from a model named "reference".
+        same_model: Also pair two decodings from the same model.
         drop_truncated: Skip answers that reached their token limit.
 
     Examples:
@@ -156,19 +158,19 @@ def rows_command(
     out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
     task: QuestionTask = "question",
 ) -> None:
-    """Make rows of one answer each to judge, and the ground truth if the questions have references.
+    """Write rows with one answer each to judge, and the ground truth if the questions have references.
 
-    The truth is in OUT.truth.jsonl. Both files are written atomically.
+    The ground truth is written to OUT.truth.jsonl. Both files are written atomically.
 
     Options:
         answers: Files written by `collect`.
-        out: Plain rows of one answer each.
-        task: Task of the answers; qa takes the text inside the tags.
+        out: Output file of plain rows with one answer each.
+        task: Task used to collect the answers; for qa, only the text inside the tags is used.
 
     Examples:
         judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
 
-    With the tasks number, choice and preference, OUT.truth.jsonl is for judgelm study self-reference. Exit codes: 0
+    With the tasks number, choice, and preference, OUT.truth.jsonl is for judgelm study self-reference. Exit codes: 0
     done, 1 usage or input error.
     """
     counts: Counter[str] = Counter()
@@ -177,7 +179,7 @@ def rows_command(
     if not rows:
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
         finding = f"no answer matches {questions} ({outcomes})"
-        raise InputError(f"{', '.join(answers)}: {finding}; give answers to these questions")
+        raise InputError(f"{', '.join(answers)}: {finding}; pass answers to these questions")
     truth_path = out.with_name(f"{out.name.removesuffix('.jsonl')}.truth.jsonl")
     check_no_input([truth_path], [questions, *answers])
     write_rows(out, (row.row for row in rows))
@@ -212,10 +214,10 @@ class _Log:
 
 
 def shown_questions(path: str, limit: int | None = None, rows: ColumnOptions | None = None) -> list[Sample]:
-    """Read the questions, and print unusable rows."""
+    """Load the questions, and print unusable rows."""
 
     def show(reject: Reject) -> None:
-        echo(f"left out {reject.message}", err=True)
+        echo(f"skipped {reject.message}", err=True)
 
     rows = rows or ColumnOptions()
     return read_questions(path, on_reject=show, limit=limit, columns=rows.reading.columns, sheet=rows.sheet)

@@ -1,4 +1,4 @@
-"""Data sets from your own rows: `judgelm data build`, `sample` and `overlap`."""
+"""`judgelm data build`, `sample`, and `overlap`, for your own rows."""
 
 import json
 from dataclasses import asdict
@@ -32,11 +32,11 @@ def build_command(
     *,
     results: Results,
 ) -> None:
-    """Clean, split and augment labelled pairs into training and validation sets.
+    """Clean, split, and augment labelled pairs into training and validation sets.
 
     Options:
-        config: YAML file of the build; see configs/data/.
-        changes: Options that override the file's.
+        config: YAML file with the build options; for examples, see configs/data/.
+        changes: Options that override those in the file.
 
     Examples:
         judgelm data build --config configs/data/build.yaml
@@ -62,7 +62,6 @@ def build_command(
 
 
 def _build(options: "BuildOptions", progress: "Callable[[str, int], None]") -> "BuildResult":
-    """Build the sets, and write `README.md` and `build.json` next to them."""
     from judgelm.data.builder.dataset_card import dataset_card, manifest
     from judgelm.data.builder.pipeline import build
     from judgelm.data.dataset_files import write_text
@@ -90,7 +89,9 @@ def _earlier_files(folder: Path) -> set[str]:
 def _tokenizer(options: "BuildOptions") -> Any:
     if options.tokenizer is None:
         return None
-    from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds, and most need no tokenizer
+    from judgelm.engines.model_files import (
+        load_tokenizer,
+    )  # transformers is slow to import, and most builds do not use a tokenizer
 
     return load_tokenizer(options.tokenizer, None, EngineOptions(model=options.tokenizer))
 
@@ -110,7 +111,7 @@ def _summary(built: "BuildResult", out: str) -> Table:
         rules = (("first", row.first), ("longer", row.longer), ("model's win rate", row.model))
         words = ", ".join(f"{name} {share:.1%}" for name, share in rules if share is not None)
         rows.append((f"  {row.set} {row.stage} balancing: {words}", f"{row.decided:,}"))
-    rows += [(f"no subset of {size:,}", "too few pairs") for size in built.subsets.too_large]
+    rows += [(f"no subset of {size:,} pairs", "too few pairs") for size in built.subsets.too_large]
     return result_table(f"data set in {out}", ("", ""), rows)
 
 
@@ -124,29 +125,29 @@ def sample_command(
     *,
     results: Results,
 ) -> None:
-    """Draw a seeded sample of a file's rows, in total or for each value of a field.
+    """Draw a seeded random sample of rows, in total or for each value of a field.
 
-    Values with too few rows are kept whole and reported. OUT.sample.json records the draw.
+    If a value has too few rows, all of them are kept, and a message is printed. OUT.sample.json records the settings.
 
     Options:
-        file: Rows with ids: a file, a folder, or a pattern.
-        out: The sampled rows, unchanged.
-        per: Maximum rows for each value of a field, such as category 100.
-        size: Maximum rows in total.
-        seed: Seed; with the same seed, a larger sample contains the smaller one.
-        overwrite: Replace another sample.
+        file: Rows with ids: a file, folder, or pattern.
+        out: Output file for the sampled rows, which are not changed.
+        per: Maximum number of rows for each value of a field, such as category 100.
+        size: Maximum number of rows in total.
+        seed: Random seed; with the same seed, a larger sample contains the smaller one.
+        overwrite: Replace a different sample.
 
     Examples:
         judgelm data sample mmlu-pro.jsonl --per category 100 -o sampled.jsonl
         judgelm data sample questions.jsonl --size 1000 --seed 1 -o sampled.jsonl
 
-    If OUT already holds this sample, nothing is drawn. Exit codes: 0 done, 1 usage or input error.
+    If OUT already contains this sample, it is left unchanged. Exit codes: 0 done, 1 usage or input error.
     """
     from judgelm.data.subsets import draw_subset
     from judgelm.runs.run_files import check_output_is_no_input, input_identities
 
     if (per is None) == (size is None):
-        raise ConfigError("give --per FIELD N, or --size N for the whole file")
+        raise ConfigError("expected --per FIELD N, or --size N for the whole file")
     files = input_files(file)
     check_output_is_no_input(out, [file, *files])
     field, most = (None, size) if per is None else per
@@ -155,7 +156,7 @@ def sample_command(
     path = out.with_name(f"{out.name.removesuffix('.jsonl')}.sample.json")
     if not overwrite and _is_finished(out, path, record):
         if not results.quiet:
-            echo(f"{out}: holds this sample already")
+            echo(f"{out} already contains this sample")
         return
     rejects = RejectCounts()
     subset = draw_subset(file, field=field, size=most, seed=seed, on_reject=rejects)
@@ -175,16 +176,16 @@ def _is_finished(out: Path, path: Path, record: dict[str, Any]) -> bool:
         earlier = {}
     if {name: earlier.get(name) for name in record} == record:
         return True
-    raise RunError(f"{out}: exists and is another file; choose another -o or add --overwrite")
+    raise RunError(f"{out} already exists with different contents; choose a different -o or add --overwrite")
 
 
 def _show(subset: "Subset", most: int, rejects: RejectCounts, out: Path) -> None:
     for line in rejects.lines():
-        echo(f"left out {line}", err=True)
+        echo(f"skipped {line}", err=True)
     short = {value: drawn for value, (drawn, _) in subset.counts.items() if drawn < most}
-    echo(f"{len(subset.rows):,} rows of {sum(total for _, total in subset.counts.values()):,} in {out}")
+    echo(f"wrote {len(subset.rows):,} of {sum(total for _, total in subset.counts.values()):,} rows to {out}")
     for value, drawn in short.items():
-        echo(f"short: {value} has {drawn:,} rows, not {most:,}")
+        echo(f"too few rows: {value} has {drawn:,} instead of {most:,}")
 
 
 EXIT_OVERLAP = 2
@@ -201,14 +202,14 @@ def overlap_command(
     *,
     results: Results,
 ) -> None:
-    """Find questions and answers of test files in a training file: equal, near, or with a shared passage.
+    """Find questions and answers from test files in a training file: equal, similar, or with a shared passage.
 
     Options:
-        train: The training file, in any sample format.
-        tests: Test files, in any sample format.
-        threshold: Minimum similarity of near copies; 1 finds equal texts only.
-        words: Words of a shared passage of questions; 0 turns the passage search off.
-        examples: Examples of each kind per test file.
+        train: Training file in any sample format.
+        tests: Test files in any sample format.
+        threshold: Minimum similarity for near matches; with 1, only equal texts match.
+        words: Minimum number of words in a passage shared by two questions; 0 disables the passage search.
+        examples: Number of examples to print of each kind per test file.
 
     Examples:
         judgelm data overlap train.jsonl pandalm.jsonl llmbar.jsonl
@@ -243,7 +244,7 @@ def _table(train: Path, rows: int, overlaps: "list[Overlap]") -> Table:
         counts = [overlap.rows, overlap.questions, *(questions[kind] for kind in _KINDS)]
         counts += [overlap.answers, answers["exact"], answers["near"]]
         lines.append((overlap.path, *(f"{count:,}" for count in counts)))
-    return result_table(f"in {train} ({rows:,} rows)", columns, lines)
+    return result_table(f"found in {train} ({rows:,} rows)", columns, lines)
 
 
 def _show_examples(overlap: "Overlap") -> None:
@@ -252,7 +253,7 @@ def _show_examples(overlap: "Overlap") -> None:
     for example in overlap.examples:
         text, of = (" ".join(part.split()) for part in (example.text, example.of))
         similarity = "" if example.similarity is None else f" ({example.similarity:.2f})"
-        kind = {"exact": "equals that of", "near": f"is near that of{similarity}", "passage": "shares the passage"}
+        kind = {"exact": "is equal to", "near": f"is similar{similarity} to", "passage": "shares this passage:"}
         console.message(f"{overlap.path}: {example.part} {_cut(text)!r} {kind[example.kind]} {_cut(of)}")
 
 

@@ -1,4 +1,4 @@
-"""Published files: `judgelm data import` and `judgelm data import-judgments`."""
+"""`judgelm data import` and `judgelm data import-judgments`, for published files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,17 +27,17 @@ def import_command(
     rows_as: LabelOptions,
     results: Results,
 ) -> None:
-    """Read a published benchmark into rows for judgelm-batch and judgelm eval.
+    """Convert a published benchmark to rows for judgelm-batch and judgelm eval.
 
     PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, RM-Bench, preference sets,
     EVOUNA, GSM8K, MMLU-Pro, HotpotQA, 2WikiMultiHopQA, DROP, Quoref,
-    MM-Vet, AlpacaEval's judgments. judgelm prints each benchmark's metric and writes it to OUT.protocol.json.
-    Files in another format are refused.
+    MM-Vet, AlpacaEval's judgments. The command prints the metric of the benchmark and writes it to OUT.protocol.json.
+    Files in other formats are rejected.
 
     Options:
-        name: Benchmark. Without it, judgelm lists all of them and the files that each takes.
+        name: Name of the benchmark. If it is omitted, all benchmarks and their files are listed.
         files: The published files.
-        out: Rows as JSONL; the protocol is written next to it.
+        out: JSONL file for the rows; the protocol is written next to it.
         overwrite: Replace an earlier import.
 
     Examples:
@@ -56,9 +56,9 @@ def import_command(
         return
     protocol = protocol_of(get_benchmark(name))
     if not files:
-        raise ConfigError(f"{name}: no files; give {protocol.files}")
+        raise ConfigError(f"{name}: no files given; expected {protocol.files}")
     if out is None:
-        raise ConfigError(f"-o is missing; name the file for the rows, such as -o {name}.jsonl")
+        raise ConfigError(f"-o is missing; set the output file, such as -o {name}.jsonl")
     from judgelm.data.sources.importer import import_benchmark
 
     result = import_benchmark(name, [str(file) for file in files], out, overwrite=overwrite, reading=rows_as.reading)
@@ -92,8 +92,8 @@ def _show_benchmark(result: "ImportResult") -> None:
     labels = ", ".join(f"{label}: {count:,}" for label, count in sorted(result.winners.items()))
     counts = [f"{result.rows:,} rows"]
     counts += [f"labels {labels}"] if labels else []
-    counts += [f"{result.unlabelled:,} without label"] if result.unlabelled and labels else []
-    counts += [f"{result.truths:,} with a known truth"] if result.truths else []
+    counts += [f"{result.unlabelled:,} without a label"] if result.unlabelled and labels else []
+    counts += [f"{result.truths:,} with ground truth"] if result.truths else []
     count = len(result.categories)
     counts += [f"{count:,} {'category' if count == 1 else 'categories'}"] if count else []
     console.message(f"{result.benchmark.name}: {', '.join(counts)}")
@@ -102,8 +102,8 @@ def _show_benchmark(result: "ImportResult") -> None:
     if protocol.unverified:
         console.message(f"unverified: {protocol.unverified}")
     if protocol.judge_with:
-        console.message(f"judge with: judgelm-batch {protocol.judge_with}")
-    console.message(f"written: {', '.join(str(path) for path in result.paths)}")
+        console.message(f"to judge: judgelm-batch {protocol.judge_with}")
+    console.message(f"wrote {', '.join(str(path) for path in result.paths)}")
 
 
 def import_judgments_command(
@@ -119,16 +119,16 @@ def import_judgments_command(
 ) -> None:
     """Convert published judgments to run files, so that eval and studies can score them.
 
-    LLMBar, JudgeBench, Auto-J and PandaLM outputs, AlpacaEval annotations, FastChat judgments, reviews
-    of Vicuna, QLoRA and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and a file of unusable rows.
+    LLMBar, JudgeBench, Auto-J, and PandaLM outputs, AlpacaEval annotations, FastChat judgments, reviews
+    from Vicuna, QLoRA, and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and a file of unusable rows.
 
     Options:
-        files: Published files of one judge. Without them, judgelm lists all formats.
-        out: The run file.
-        published_format: Format, if the fields do not identify it.
-        judge: The judge to extract from files with several; else the judge's name.
-        id_template: Ids from fields of the rows, such as 'faireval-{question_id}'. Default: as judgelm data import.
-        rows: Pairs whose ids to use, matched by question and answers.
+        files: Published files for one judge. If they are omitted, all formats are listed.
+        out: Run file to write.
+        published_format: Format of the files, if it cannot be detected from the fields.
+        judge: Judge to extract if the files contain several, otherwise the name to give the judge.
+        id_template: Template for ids, such as 'faireval-{question_id}'. Default: the ids of judgelm data import.
+        rows: Take ids from these pairs, matched by question and answers.
         overwrite: Replace an earlier import.
 
     Examples:
@@ -145,7 +145,7 @@ def import_judgments_command(
                 echo(f"{name:16} {publication.files}{' (unverified)' if publication.unverified else ''}")
         return
     if out is None:
-        raise ConfigError("-o is missing; name the run file, such as -o published.jsonl")
+        raise ConfigError("-o is missing; set the run file, such as -o published.jsonl")
     from judgelm.runs.published import JudgmentImport, import_judgments
 
     options = JudgmentImport(
@@ -187,4 +187,4 @@ def _show_judgments(result: "JudgmentImportResult", out: Path) -> None:
         console.message(f"unverified format: {published.unverified}")
     _show_rejects(result.rejects)
     console.message(f"source: {published.paper}")
-    console.message(f"written: {out}")
+    console.message(f"wrote {out}")

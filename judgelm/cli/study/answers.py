@@ -1,4 +1,4 @@
-"""Studies of judged answers: `judgelm study qa`, `self-reference`, `ssr` and `self-bias`."""
+"""Studies of judged answers: `judgelm study qa`, `self-reference`, `ssr`, and `self-bias`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -34,20 +34,20 @@ def qa_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Compare judges, exact match and F1 with people, by data set, prompt and answer type; self-preference.
+    """Compare judges, exact match, and F1 with human labels, by data set, prompt, and answer type; self-preference.
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
 
     Options:
-        answers: The judged answers: plain rows, or a QA data set's own file.
-        judgments: A run of mode qa. Repeatable.
-        human: Human labels: rows of id and label (correct or incorrect, 1 or 0).
-        siblings: An answering model and a judge of the same family. Repeatable.
-        own: An answering model and the judge that is the same model, if their names differ. Repeatable.
-        types_judge: Judge for the analysis by answer type. Default: the judge closest to people.
-        failures: Leave failures out, or count them as incorrect as in the original code.
-        rules: Exact match rules, as in the run.
-        validated: Match any validated answer, or only the first; as in the run.
+        answers: The judged answers, as plain rows or as the file of a QA data set.
+        judgments: Run in mode qa. Repeatable.
+        human: Human labels: rows with an id and a label (correct or incorrect, 1 or 0).
+        siblings: An answering model and a judge from the same family. Repeatable.
+        own: An answering model and the name of the same model as a judge, if the names differ. Repeatable.
+        types_judge: Judge for the analysis by answer type. Default: the judge that agrees best with the human labels.
+        failures: Exclude failures, or count them as incorrect as in the original code.
+        rules: Rules for exact match; use the same as in the run.
+        validated: Match any validated answer, or only the first; use the same as in the run.
     """
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
@@ -102,18 +102,18 @@ def self_reference_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Relate a judge's answers to its verdicts: F1 by whether it knows the answer, overconfidence, correlations.
+    """Relate a judge's answers to its verdicts: F1 by whether it knows the answer, overconfidence, and correlations.
 
-    Runs judge single answers as correct or incorrect: with CoT, or guided by the judge's own answer. JUDGE defaults to
-    the file's name. Runs with the same JUDGE are compared.
+    The runs must judge single answers as correct or incorrect, with CoT or guided by the judge's own answer. JUDGE
+    defaults to the file name. Runs with the same JUDGE are compared.
 
     Example: judgelm study self-reference --cot small=cot.jsonl --guided small=guided.jsonl -t truth.jsonl -o FOLDER
 
     Options:
-        truth: Ground truth as JSONL: id, agent, dataset, truth (true or false), question, and answer (the correct one)
-            or judge_correct.
-        cot: A run without reference. Repeatable, one per judge.
-        guided: A run guided by the judge's own answer. Repeatable, one per judge.
+        truth: Ground truth as JSONL: id, agent, dataset, truth (true or false), question, and either answer (the
+            correct answer) or judge_correct.
+        cot: Run without references. Repeatable, one per judge.
+        guided: Run guided by the judge's own answers. Repeatable, one per judge.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
     from judgelm.studies.self_reference import self_reference_study
@@ -123,7 +123,7 @@ def self_reference_command(
     with_cot, with_own = _by_judge("--cot", cot), _by_judge("--guided", guided)
     names = list(dict.fromkeys([*with_cot, *with_own]))
     if not names:
-        raise ConfigError("study self-reference: no runs; add --cot RUN, --guided RUN or both")
+        raise ConfigError("study self-reference: no runs; add --cot RUN, --guided RUN, or both")
 
     def read(files: dict[str, Path], judge: str) -> dict[str, Judgment] | None:
         return read_judgments(files[judge]) if judge in files else None
@@ -137,7 +137,7 @@ def _by_judge(option: str, values: list[str] | None) -> dict[str, Path]:
     for text in values or []:
         judge, path = named_run(text)
         if judge in runs:
-            raise ConfigError(f"{option} {text}: judge {judge!r} already has a run; name each judge: NAME=RUN")
+            raise ConfigError(f"{option} {text}: judge {judge!r} already has a run; use NAME=RUN to name each judge")
         runs[judge] = path
     return runs
 
@@ -153,21 +153,21 @@ def ssr_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Evaluate selective self-reference at every tau from two runs: accuracy, gate, slices, cost.
+    """Evaluate selective self-reference at every tau from two runs: accuracy, gate, slices, and cost.
 
     Both runs must use the same self-answers.
 
     Example: judgelm study ssr --never never.jsonl --always always.jsonl -t truth.jsonl --tau 0.8 -o FOLDER
 
     Options:
-        never: Run of mode ssr without references.
-        always: Run of mode ssr that always shows the majority answer.
-        truth: Ground truth as JSONL: id, winner (1 or 2), question, category, and answer (the correct one) or
-            judge_correct.
-        selective: A run with its own gate, to check against the other two.
-        tau: Minimum agreement of the self-answers to show a reference, 0 to 1.
-        split: How to count conflicting orders; the first table shows all three.
-        calibration_share: Share of each category's questions used to choose tau.
+        never: Run in mode ssr that never shows a reference.
+        always: Run in mode ssr that always shows the majority answer.
+        truth: Ground truth as JSONL: id, winner (1 or 2), question, category, and either answer (the correct answer)
+            or judge_correct.
+        selective: Run with a gate, to check against the other two runs.
+        tau: Minimum agreement between self-answers to show a reference, from 0 to 1.
+        split: How to count conflicting orders; the first table shows all three ways.
+        calibration_share: Share of the questions in each category used to choose tau.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
     from judgelm.studies.ssr import SsrOptions, ssr_study
@@ -207,36 +207,37 @@ def self_bias_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Estimate self-bias and family-bias of judges against human scores, with robustness checks (Play Favorites).
+    """Estimate the self-bias and family-bias of judges against human scores, with robustness checks (Play Favorites).
 
-    Judges are rating files, run files, or both. Human ratings must use the items and model names of the rows.
+    Judges can be rating files, run files, or both. Human ratings must use the same items and model names as the rows.
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
 
     Options:
-        ratings: Ratings in long format, or wide files of the Play Favorites data.
-        run: A judge's run of mode rubric or single. Repeatable.
-        rows: The rows that the runs judged: answer, answer_models, item (or question).
-        families: YAML: family -> list of models. Default: from the model names.
-        reference: Judge whose scores are the reference.
-        item_column: Column of the prompt.
-        dimension_column: Column of the dimension.
-        task_column: Column of the task type.
+        ratings: Ratings in long format, or wide files from the Play Favorites data.
+        run: A judge's run in mode rubric or single. Repeatable.
+        rows: The judged rows, with answer, answer_models, and item (or question).
+        families: YAML file that maps each family to a list of models. Default: derived from the model names.
+        reference: Judge whose scores are used as the reference.
+        item_column: Column that identifies the prompt.
+        dimension_column: Column that contains the dimension.
+        task_column: Column that contains the task type.
         by: Fit each value of this column separately. Repeatable.
-        indicator: A 0/1 column: estimate another bias with a control group, one effect per judge.
-        scaling: Divide by the dimension's maximum, or rescale to [0, 1].
-        spline: Use a cubic spline of the reference instead of a line.
+        indicator: A 0/1 column for estimating a different bias with a control group, with one effect per judge.
+        scaling: Divide by the maximum of the dimension, or rescale to [0, 1].
+        spline: Use a cubic spline of the reference instead of a linear term.
         length: Control for length within a prompt in the main regression.
-        length_tokenizer: Tokenizer to measure answers of --run, such as bert-base-uncased (the paper's). Default: count
-            words.
+        length_tokenizer: Tokenizer for measuring answers from --run, such as bert-base-uncased (used in the paper).
+            Default: count words.
         dimensions: Include dimension effects.
-        errors: Standard errors; cluster is by item.
-        level: Level of the Wald intervals.
+        errors: Type of standard errors; cluster clusters them by item.
+        level: Confidence level of the Wald intervals.
         checks: Run the robustness checks.
-        weak: Model to leave out in the weak-model check. Repeatable. Default: the paper's.
-        other_reference: Reference from a family's judges, without its own completions (paper) or with them (authors).
+        weak: Model to exclude in the weak-model check. Repeatable. Default: the models in the paper.
+        other_reference: Use judges of a family as the reference, excluding (paper) or including (authors) their own
+            completions.
         draws: Number of label draws in the few-labels check.
-        debiased: Also write the debiased scores as JSONL.
+        debiased: Also write the debiased scores to this JSONL file.
     """
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.rating_tables import RatingColumns, read_ratings, write_ratings
@@ -272,7 +273,7 @@ def self_bias_command(
     output.write(result)
     if debiased is not None:
         write_ratings(debiased_ratings(table, options), debiased)
-        console.message(f"debiased scores in {debiased}")
+        console.message(f"wrote the debiased scores to {debiased}")
 
 
 def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokenizer: str | None) -> "Iterator[Row]":
@@ -282,15 +283,15 @@ def _of_runs(runs: list[str], samples: "Mapping[str, Sample]", item: str, tokeni
 
     if not runs:
         if tokenizer is not None:
-            raise ConfigError("--length-tokenizer needs --run: rating files already contain lengths")
+            raise ConfigError("--length-tokenizer requires --run, because rating files already contain lengths")
         return
     if not samples:
-        raise ConfigError("--run needs the judged rows, which name the model of each answer; add --rows")
+        raise ConfigError("--run requires the judged rows, which contain the model of each answer; add --rows")
     length = count_words if tokenizer is None else _token_counter(tokenizer)
     for text in runs:
         judge, equals, path = text.partition("=")
         if not equals:
-            raise ConfigError(f"--run {text}: expected JUDGE=RUN, with the judge's name as in answer_models")
+            raise ConfigError(f"--run {text}: expected JUDGE=RUN, with the judge named as in answer_models")
         judgments = read_judgments(Path(path))
         for note in match_samples(judgments, samples, name="--rows")[1].notes():
             console.message(f"{path}: {note}")

@@ -1,4 +1,4 @@
-"""`judgelm study estimate`: a model's win rate, corrected by labels on some of the pairs."""
+"""`judgelm study estimate`: estimate a model's win rate, corrected with labels for some of the pairs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,16 +22,16 @@ def estimate_command(
     rows: LabelOptions,
     results: Results,
 ) -> None:
-    """Estimate a model's win rate from judgments, labels, Rogan-Gladen and PPI++.
+    """Estimate a model's win rate from judgments and labels, with Rogan-Gladen and PPI++ corrections.
 
-    The labelled pairs must be a random sample of the judged pairs. A tie is half a win.
+    The labelled pairs must be a random sample of the judged pairs. A tie counts as half a win.
 
     Options:
-        judgments: A run file over pairs.
-        samples: The judged pairs, if the labels file lacks some.
-        model: Model whose wins are counted. Default: the first of two.
+        judgments: Run file with judged pairs.
+        samples: File of the judged pairs, if the labels file does not contain all of them.
+        model: Model to estimate the win rate for. Default: the first of two models.
         against: Use only pairs against this model.
-        width: Also print the number of labels for an interval this wide (0.1: 10 points).
+        width: Also print the number of labels needed for an interval of this width (0.1 is 10 points).
 
     Examples:
         judgelm study estimate run.jsonl --labels labelled.jsonl --samples pairs.jsonl
@@ -41,7 +41,7 @@ def estimate_command(
     Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
     """
     from judgelm.cli.evaluation import load_labels, load_manifest
-    from judgelm.cli.tables import print_claim  # statsmodels takes seconds to load
+    from judgelm.cli.tables import print_claim  # statsmodels is slow to import
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.labelled_set import match_labels
     from judgelm.data.samples import SampleStream
@@ -53,7 +53,7 @@ def estimate_command(
     labelled, texts = match_labels(run, loaded, name=str(labels))
     pairs = dict(labelled.samples)
     if samples is not None:
-        with printed_rejects("row left out") as rejects:
+        with printed_rejects("row skipped") as rejects:
             reading = rows.reading_of(samples, judgments, other=labels)
             stream = SampleStream([str(samples)], on_reject=rejects, reading=reading)
             by_id = {sample.id: sample for sample in stream}

@@ -1,4 +1,4 @@
-"""Studies of judged pairs: `judgelm study judgelm`, `compare-judges`, `position-bias`, `calibration` and others."""
+"""Studies of judged pairs, such as `judgelm study judgelm`, `compare-judges`, `position-bias`, and `calibration`."""
 
 import json
 from pathlib import Path
@@ -28,16 +28,16 @@ def compare_judges_command(
     rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
-    """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, by category.
+    """Compare judges on the same labelled pairs: paired differences, kappa, flips, order effects, and categories.
 
     Example: judgelm study compare-judges a.jsonl b.jsonl --labels labels.jsonl -o compared
 
     Options:
-        judgments: Two or more run files, JudgeLM outputs (pred_text) or PandaLM results.
-        name: Judge name. Repeat once per file, in order.
-        failures: Leave failed judgments out, or count them as ties.
-        order_rule: How to combine two orders, for all judges; given is the rule of `judgelm eval`.
-        tie_threshold: For probability: tie if P is this close to 0.5.
+        judgments: At least two run files, JudgeLM outputs (pred_text), or PandaLM results.
+        name: Name of a judge. Repeat once per file, in the same order.
+        failures: Exclude failed judgments, or count them as ties.
+        order_rule: How to combine the two orders, for all judges; given is the rule used by `judgelm eval`.
+        tie_threshold: For rule probability, call a tie if P is this close to 0.5.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_judges  # scikit-learn takes seconds to load
     from judgelm.studies.compare_judges import CompareOptions, compare_judges
@@ -54,14 +54,14 @@ def compare_judges_command(
 def position_bias_command(
     judgments: Annotated[list[str], typer.Argument(metavar="[NAME=]RUN")], *, output: StudyOutput
 ) -> None:
-    """Measure the effect of answer order on a judge's verdicts, without labels.
+    """Measure the effect of the answer order on a judge's verdicts, without labels.
 
     Example: judgelm study position-bias bard=bard-vs-gpt.jsonl gpt-vs-bard.jsonl -o order
 
     Options:
-        judgments: Run files in both orders, or a review file (Vicuna, QLoRA) per order. Two review files form a pair if
-            they are named X-vs-Y and Y-vs-X, or have the same NAME. NAME defaults to the file's name; a pair uses the
-            name of its first file.
+        judgments: Run files in both orders, or one review file (Vicuna, QLoRA) per order. Review files are paired if
+            they are named X-vs-Y and Y-vs-X or have the same NAME. NAME defaults to the file name (for a pair, that of
+            the first file).
     """
     from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
     from judgelm.data.sources.reviews import group_files, read_reviews
@@ -91,14 +91,14 @@ def calibration_command(
     rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
-    """Measure how reliable the judge's probabilities are, and fit a temperature.
+    """Measure how reliable a judge's probabilities are, and fit a temperature.
 
     Example: judgelm study calibration judgments.jsonl --labels labels.jsonl -o calibration
 
     Options:
-        judgments: A run file with probabilities (judgelm-batch --distribution).
-        bins: Number of bins of the reliability curve.
-        fit_share: Share of the questions to fit the temperature on; 0 does not fit.
+        judgments: Run file with probabilities (judgelm-batch --distribution).
+        bins: Number of bins in the reliability curve.
+        fit_share: Share of the questions used to fit the temperature; 0 skips the fit.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_run  # scikit-learn takes seconds to load
     from judgelm.studies.calibration import CalibrationOptions, calibration_study
@@ -117,17 +117,17 @@ def leaderboard_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Rank models by Elo with intervals, and compute AlpacaEval's win rates for each two models.
+    """Rank models by Elo with intervals, and compute AlpacaEval's win rates for each pair of models.
 
-    Elo uses Bradley-Terry with soft verdicts, ties and both orders. Win rates are weighted, discrete and
+    Elo uses Bradley-Terry with soft verdicts, ties, and both orders. Win rates are weighted, discrete and
     length-controlled.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
 
     Options:
-        files: Runs of pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
-        rows: The judged pairs, with the models' names.
-        difficulty: Rows of instruction (or index) and instruction_difficulty, for the length control.
+        files: Run files over pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
+        rows: File of the judged pairs, including the model names.
+        difficulty: Rows with instruction (or index) and instruction_difficulty, for length control.
     """
     from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
     from judgelm.data.judged_texts import match_samples
@@ -140,9 +140,9 @@ def leaderboard_command(
     check_once(path for _, path in named)
     runs = {path: name for name, path in named if is_run_file(path)}
     if runs and not rows:
-        raise ConfigError(f"{next(iter(runs))}: run files need the judged pairs; add --rows")
+        raise ConfigError(f"{next(iter(runs))}: run files require the judged pairs; add --rows")
     if len(set(runs.values())) < len(runs):
-        raise ConfigError(f"duplicate run names ({', '.join(runs.values())}); name each run: NAME=FILE")
+        raise ConfigError(f"duplicate run names ({', '.join(runs.values())}); use NAME=FILE to name each run")
     rejects, judges, notes = RejectCounts(), [], []
     reading = rows_as.reading_of(rows[0], *runs) if runs and rows else rows_as.reading
     stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs and rows else ()
@@ -155,7 +155,7 @@ def leaderboard_command(
     annotations = [path for _, path in named if path not in runs]
     comparisons = (row for path in annotations for row in read_annotations(str(path), on_reject=rejects))
     judges += matches_of_comparisons(comparisons)
-    notes += [f"left out: {line}" for line in rejects.lines()]
+    notes += [f"excluded: {line}" for line in rejects.lines()]
     difficulties = None if difficulty is None else read_difficulties(str(difficulty))
     output.write(leaderboard_study(judges, output.resampling, difficulties=difficulties, notes=notes))
 
@@ -168,16 +168,16 @@ def benchmark_command(
     rows_as: LabelOptions,
     output: StudyOutput,
 ) -> None:
-    """Score a run with its benchmark's own metric, next to published scores.
+    """Score a run with the metric of its benchmark, and compare it with published scores.
 
-    RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA and more.
+    RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA, and more.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
 
     Options:
-        judgments: A run file over rows of `judgelm data import`.
-        rows: These rows; the .protocol.json next to them names the benchmark.
-        name: The benchmark, if there is no .protocol.json.
+        judgments: Run file over rows from `judgelm data import`.
+        rows: File of these rows; the benchmark is identified by the .protocol.json next to it.
+        name: Name of the benchmark, if there is no .protocol.json.
     """
     from judgelm.cli.evaluation import read_run  # scikit-learn takes seconds to load
     from judgelm.data.labelled_set import read_labels
@@ -194,7 +194,7 @@ def _benchmark_of(rows: Path) -> str:
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["benchmark"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: does not name the benchmark ({error}); pass --name") from error
+        raise InputError(f"{path}: could not determine the benchmark ({error}); pass --name") from error
 
 
 def judgelm_command(
@@ -204,14 +204,14 @@ def judgelm_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Reproduce JudgeLM's Tables 1 to 6 for your judges: agreement, order effects, scaling, ablations, cost.
+    """Reproduce JudgeLM's Tables 1 to 6 for your judges: agreement, order effects, scaling, ablations, and cost.
 
     Example: judgelm study judgelm configs/study/judgelm_tables.yaml -o tables
 
     Options:
-        tables: YAML that assigns runs to rows of the paper's tables, with prices for Table 3.
-        runs: Folder of the runs. Default: FILE's folder.
-        labels: Labels that replace those in FILE.
+        tables: YAML file that assigns runs to rows of the paper's tables, with prices for Table 3.
+        runs: Folder that contains the runs. Default: the folder of FILE.
+        labels: Labels to use instead of those in FILE.
     """
     from judgelm.cli.study.tables import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.studies.judgelm_tables import paper_tables

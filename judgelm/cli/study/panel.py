@@ -25,15 +25,15 @@ def panel_command(
     *,
     results: Results,
 ) -> None:
-    """Join several judges' runs over the same samples into one, by vote or by mean score.
+    """Combine runs by several judges over the same samples, by vote or by mean score.
 
-    A judge is named by its run file or its model. Failed and missing judgments do not vote.
+    Judges are named after their run file or model. Failed and missing judgments are not counted as votes.
 
     Options:
         runs: Run files, one per judge.
-        out: The joined run file.
+        out: Combined run file to write.
         rule: Count verdicts, or compare mean scores.
-        families: YAML or JSON: family -> list of judges; a family has one vote.
+        families: YAML or JSON file that maps each family to a list of judges; each family gets one vote.
         quorum: Minimum number of judges (or families) with a verdict. Default: more than half.
         overwrite: Replace OUT.
 
@@ -54,8 +54,10 @@ def panel_command(
     console.print(_judges(counts))
     console.print(_summary(stats, counts))
     if not counts.same_input:
-        console.message("the runs read different files; judgelm joined them by id", label="note:", style="bold yellow")
-    console.print(f"judgments in {out}")
+        console.message(
+            "the runs were made from different files, so they were joined by id", label="note:", style="bold yellow"
+        )
+    console.print(f"wrote the judgments to {out}")
 
 
 def _judges(counts: "PanelStats") -> Table:

@@ -1,4 +1,4 @@
-"""Read the YAML of `judgelm study judgelm`, which assigns runs to rows of the paper's tables."""
+"""Load the YAML file for `judgelm study judgelm`, which assigns runs to rows of the paper's tables."""
 
 import time
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from judgelm.yaml_files import read_yaml
 
 
 class _Row(BaseModel, extra="allow"):
-    """One row; `reversed` is a run over the swapped pairs. Other keys are the texts of its first columns."""
+    """One row; `reversed` is a run with the answers swapped. Other keys are the text for the first columns."""
 
     judgments: Path
     reversed: Path | None = None
@@ -53,16 +53,16 @@ class _File(BaseModel, extra="forbid"):
 def read_table_runs(
     path: Path, resampling: Resampling, *, folder: Path | None, labels: Path | None
 ) -> tuple[dict[int, list[TableRun]], CostPrices]:
-    """Score the runs of the file; return them by table number, with the prices of Table 3.
+    """Score the runs in the file; return them by table number, with the prices for Table 3.
 
-    Paths start from `folder`, by default the file's folder. `labels` override those in the file.
+    Paths are relative to `folder`, which defaults to the folder of the file. `labels` override those in the file.
     """
     file, base = _read(path), folder or path.parent
     cost_prices = _cost_prices(path, file)
     runs_of_table: dict[int, list[TableRun]] = {}
     for table in file.tables:
         if table.table in runs_of_table:
-            raise ConfigError(f"{path}: table {table.table} appears twice; put its runs together")
+            raise ConfigError(f"{path}: table {table.table} appears twice; merge the two entries")
         runs = []
         for row in table.runs:
             labels_of_row = row.labels or file.labels
@@ -74,7 +74,7 @@ def read_table_runs(
             runs.append(_run(path, table.table, row.model_copy(update=paths), resampling))
         runs_of_table[table.table] = runs
     if not any(runs_of_table.values()):
-        raise ConfigError(f"{path}: no runs; give each table its runs")
+        raise ConfigError(f"{path}: no runs; list the runs for each table")
     return {number: runs for number, runs in runs_of_table.items() if runs}, cost_prices
 
 
@@ -91,12 +91,12 @@ def _cost_prices(path: Path, file: _File) -> CostPrices:
     prices = file.prices
     third = [row for table in file.tables if table.table == 3 for row in table.runs]
     if prices.model_fields_set and not third:
-        raise ConfigError(f"{path}: prices apply to Table 3, which has no runs here")
+        raise ConfigError(f"{path}: prices are only used for Table 3, which has no runs in this file")
     if prices.gpu_hour is not None and (unknown := [row for row in third if row.gpus is None]):
-        raise ConfigError(f"{path}: table 3, {unknown[0].judgments}: with prices.gpu_hour each row needs gpus")
+        raise ConfigError(f"{path}: table 3, {unknown[0].judgments}: if prices.gpu_hour is set, each row requires gpus")
     prompt, reply = prices.api_prompt_1k, prices.api_reply_1k
     if (prompt is None) != (reply is None):
-        raise ConfigError(f"{path}: prices: api_prompt_1k and api_reply_1k go together; 0 is allowed")
+        raise ConfigError(f"{path}: prices: set both api_prompt_1k and api_reply_1k; 0 is allowed")
     api = None if prompt is None or reply is None else Prices(prompt=1000 * prompt, reply=1000 * reply)
     return CostPrices(gpu_hour=prices.gpu_hour, api=api)
 
@@ -111,11 +111,13 @@ def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> Ta
     if row.labels is None:
         raise ConfigError(f"{place}: no labels; add labels to the row or to the file")
     if row.reversed is not None and table_number == 3:
-        raise ConfigError(f"{place}: table 3 times one run; put the reversed run into another row")
+        raise ConfigError(f"{place}: table 3 measures the time of one run; move the reversed run to another row")
     if row.reversed is not None and row.reversed.resolve() == row.judgments.resolve():
-        raise ConfigError(f"{place}: judgments and reversed name one file; reversed is the run over the swapped pairs")
+        raise ConfigError(
+            f"{place}: judgments and reversed are the same file; reversed must be the run with the answers swapped"
+        )
     began = time.monotonic()
-    # Table 2 uses PandaLM's rule, where conflicting orders are a tie; None uses the rule of the run
+    # Table 2 uses PandaLM's rule (conflicting orders are a tie); None uses the run's rule
     rule: LabelRule | None = "given" if table_number != 2 else "tie" if row.reversed else None
     options = ScoringOptions(
         judgments=row.judgments,
@@ -140,7 +142,6 @@ def _run(path: Path, table_number: int, row: _Row, resampling: Resampling) -> Ta
 
 
 def _as_authors(scored: ScoredRun, labels: Path, reverse: Mapping[str, Judgment], resampling: Resampling) -> Evaluation:
-    """Evaluate the same replies and reviews with the authors' parser."""
     clusters = {sample.id: sample.question for sample in scored.labelled.samples.values()}
     read = load_labels(labels, "auto", scored.manifest, Reading(as_authors=True))
     labelled, _ = match_labels(scored.judgments, read, name=str(labels))
@@ -154,13 +155,13 @@ def _as_authors(scored: ScoredRun, labels: Path, reverse: Mapping[str, Judgment]
 
 
 def _text(value: object) -> str:
-    """Return the text as written: YAML reads a bare `no` as false."""
+    """Return the text as written, because YAML parses a bare `no` as false."""
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _timing(scored: ScoredRun, metrics_s: float, gpus: float | None) -> Timing:
     manifest, judgments = scored.manifest, scored.judgments.values()
-    sessions = [session for session in manifest.get("sessions", []) if "engine" in session]  # those that judged
+    sessions = [session for session in manifest.get("sessions", []) if "engine" in session]  # sessions that judged
     workers = [str(session["engine"]["workers"]) for session in sessions if "workers" in session["engine"]]
     return Timing(
         pairs=len(judgments),

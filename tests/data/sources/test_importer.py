@@ -57,7 +57,7 @@ def test_a_file_given_twice_is_refused(tmp_path):
     [
         ("pandaml", "out.jsonl", ConfigError, "did you mean pandalm"),
         ("auto-j", "out.json", ConfigError, "expected the extension .jsonl"),
-        ("auto-j", "testdata_pairwise.jsonl", ConfigError, "would overwrite its own input"),
+        ("auto-j", "testdata_pairwise.jsonl", ConfigError, "would overwrite the input"),
         ("auto-j", "nowhere/out.jsonl", RunError, "no such folder"),
     ],
 )

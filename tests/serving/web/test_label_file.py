@@ -111,7 +111,7 @@ def test_labels_of_other_pages_are_seen(run_file, labels):
     [
         ('{"id": "a", "winner": 1, "reason": "r"}', "run.labels.jsonl:2: expected only"),
         ('{"id": "a", "winner": 3}', "run.labels.jsonl:2: .*winner"),
-        ("{", "run.labels.jsonl:2: not JSON"),
+        ("{", "run.labels.jsonl:2: not valid JSON"),
     ],
 )
 def test_a_foreign_file_is_never_overwritten(run_file, labels, line, message):

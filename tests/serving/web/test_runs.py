@@ -40,7 +40,7 @@ def test_a_run_without_texts_has_a_note(tmp_path):
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [("", "no judgments found"), ('{"a": 1}\n', "1: not a valid judgment"), ("{", "1: not JSON")],
+    [("", "no judgments found"), ('{"a": 1}\n', "1: not a judgment"), ("{", "1: not valid JSON")],
 )
 def test_other_files_are_refused_with_their_location(tmp_path, lines, message):
     (tmp_path / "run.jsonl").write_text(lines)
