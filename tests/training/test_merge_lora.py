@@ -183,7 +183,7 @@ def drop(folder, *parts):
     [
         (8, ("lm_head",), r"\(embed_tokens {new} tokens\) from its base \({old}\), .*: no lm_head"),
         (8, ("embed_tokens",), r"\(lm_head {new} tokens\) from its base \({old}\), .*: no embed_tokens"),
-        (-8, (), "tokenizer has {old} tokens, but the model has embeddings for {new}"),
+        (-8, (), "tokenizer has {old} tokens, but the model has only {new} embeddings"),
     ],
 )
 def test_a_vocabulary_that_cannot_be_restored_is_named_with_both_sizes(
