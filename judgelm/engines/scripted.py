@@ -32,9 +32,9 @@ class ScriptedEngine:
     """Returns replies from a script.
 
     Args:
-        script: a function of the prompt, or a mapping from `question|answer|answer` (`question|reference|answer|answer`
-            with a reference) to the reply, where `*` is the default. If `*` is the only key and its reply contains
-            scores (`8 6`), their number is adapted to the candidates.
+        script: a function that returns the reply to a prompt, or a mapping from `question|answer|answer` (with a
+            reference, `question|reference|answer|answer`) to the reply. The key `*` matches all other prompts. If it
+            is the only key and the reply starts with scores (`8 6`), the number of scores is adapted to the candidates.
         max_in_flight: see `Engine`.
         thinking: the thinking settings.
     """
@@ -50,7 +50,7 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """Load a JSON script, or use `--model` as the reply."""
+        """Load a JSON script, or use the value of `--model` as the reply."""
         path, thinking = Path(options.model), thinking_policy(options, window=None, resumes=False)
         if path.suffix != ".json":
             return cls({"*": options.model.replace("\\n", "\n")}, thinking=thinking)
@@ -80,7 +80,7 @@ class ScriptedEngine:
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop requests."""
+        """Cancel requests."""
         dropped = set(keys)
         self.waiting = deque(request for request in self.waiting if request.key not in dropped)
 

@@ -89,7 +89,7 @@ UPSTREAM = ("m", "--upstream", "http://localhost:1/v1")
         (["serve", "8 6", "--engine", "nothing"], "engine 'nothing' does not exist"),
         (["serve", *UPSTREAM, "--engine", "vllm"], "--upstream needs the openai engine"),
         (["serve", *UPSTREAM, "--engine-arg", "base_url=http://x/v1"], "keep one of them"),
-        (["serve", "m", "--upstream", "nowhere"], "not an http(s) address"),
+        (["serve", "m", "--upstream", "nowhere"], "not a valid http(s) URL"),
         (["serve", *UPSTREAM, "--ray", "local"], "leave them out"),
         (["serve", *SCRIPTED, "--workers", "2"], "add --ray local"),
         (["serve", *SCRIPTED, "--gpus", "2", "--ray", "auto"], "pass workers instead"),
