@@ -181,8 +181,8 @@ def drop(folder, *parts):
 @pytest.mark.parametrize(
     ("change", "dropped", "finding"),
     [
-        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) from its base \({old}\), .*: no lm_head"),
-        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) from its base \({old}\), .*: no embed_tokens"),
+        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) from its base \({old}\), .* missing: lm_head"),
+        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) from its base \({old}\), .* missing: embed_tokens"),
         (-8, (), "tokenizer has {old} tokens, but the model has only {new} embeddings"),
     ],
 )

@@ -197,7 +197,7 @@ def spoil(folder, name, value):
     [
         (lambda f: [p.unlink() for p in f.glob("tokenizer*")], "no tokenizer"),
         (lambda f: (f / "config.json").unlink(), "config.json not found"),
-        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: torch cannot read"),
+        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: torch cannot load"),
         (lambda f: (f / "model.safetensors").write_bytes(b"torn"), "cannot load the model"),
         (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "load the model's config"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "nested|cannot"),
@@ -241,5 +241,5 @@ def test_unknown_dtype_and_device_are_rejected(tiny_model):
     with pytest.raises(ConfigError, match="device 'gpux' does not exist"):
         load(tiny_model, device="gpux")
     if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match="torch sees 0 CUDA devices"):
+        with pytest.raises(ConfigError, match="0 CUDA devices"):
             load(tiny_model, device="cuda")
