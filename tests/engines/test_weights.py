@@ -57,7 +57,7 @@ def test_unsafe_pickle_is_rejected_without_running_it(copy, tmp_path, zipped):
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "Git LFS pointer.*; run: git lfs pull"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", ".*Git LFS pointer.*; run: git lfs pull"),
         (b"PK\x03\x04 torn", "damaged or incomplete; download it again"),
         (b"", "damaged or incomplete; download it again"),
         (b"<html>", r"torch cannot load .*\(weights_only\)"),
