@@ -84,7 +84,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """Load the adapter's config. Only LoRA adapters for causal language models and reward models can be merged."""
+    """Load the adapter's config, and check that it can be merged."""
     path = adapter / "adapter_config.json"
     if not path.is_file():
         raise ModelError(f"{adapter}: adapter_config.json not found; expected an adapter saved by PEFT")
@@ -113,7 +113,7 @@ def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
 
 
 def merge(model: Any, adapter: Path) -> Any:
-    """Add the adapter's weights to the base model. Raise a ModelError if the result is not finite."""
+    """Add the adapter's weights to the base model."""
     adapted = attach_adapter(model, str(adapter))
     try:
         return adapted.merge_and_unload(safe_merge=True)

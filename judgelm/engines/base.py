@@ -42,7 +42,7 @@ class Engine(Protocol):
         ...
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return the text generated so far for the first reply to each request, if available."""
+        """Return the partial text of each request's first reply, if available."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ class HoldsAdapters(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Options shared by all engines. Some apply only to certain engines.
+    """Options for all engines.
 
     Attributes:
         model: local folder or hub id. For the scripted engine, a reply or a JSON file of replies.
@@ -88,9 +88,9 @@ class EngineOptions:
         quantization: `4bit` or `8bit` (uses bitsandbytes).
         max_num_batched_tokens: maximum number of tokens per forward pass.
         max_model_len: context window in tokens. Defaults to the value in the model's config.
-        thinking: defaults to the mode in the judge card, or `absent` if the card does not set one.
+        thinking: defaults to the mode in the judge card, or `absent`.
         thinking_tokens: maximum number of thinking tokens, capped at half the context window.
-        engine_args: engine-specific arguments, passed under their original names.
+        engine_args: engine-specific arguments.
     """
 
     model: str

@@ -28,7 +28,6 @@ class ScoreTree:
 
     Attributes:
         depths: 0 for the first token of a reply.
-        paths: the steps for each reply.
         longer: for each reply, the indices of the next-longest replies that start with it.
     """
 
@@ -40,7 +39,7 @@ class ScoreTree:
 
     @cached_property
     def node_behind(self) -> dict[Step, int]:
-        """The inner node that each step leads to. Steps to leaves are omitted."""
+        """The inner node that each step leads to, if any."""
         return {(self.parents[node], token): node for node, token in enumerate(self.tokens)}
 
     @cached_property

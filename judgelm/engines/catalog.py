@@ -17,7 +17,7 @@ GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
-    """Load an engine. For `auto`, `choose_engine` selects one."""
+    """Load an engine."""
     if name == "auto":
         name, _ = choose_engine()
     check_engine(name)

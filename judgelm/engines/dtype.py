@@ -1,7 +1,7 @@
 """Resolve `--dtype auto`. The default is the checkpoint's own dtype.
 
 On CUDA devices, float32 checkpoints run in bfloat16. On CPUs, judgelm benchmarks matrix products. It uses float32 if
-16-bit products are clearly slower and the float32 weights fit in memory. Float16 weights may be rounded to bfloat16.
+16-bit products are clearly slower and the float32 weights fit in memory.
 """
 
 import time
@@ -20,7 +20,7 @@ from judgelm.engines.memory import available_bytes as available_bytes  # for tra
 from judgelm.engines.weights import all_parameters
 
 _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
-"""CPU feature flags, as Linux names them on x86-64 and Arm."""
+"""CPU feature flags on x86-64 and Arm."""
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _MIN_SPEEDUP = 1.5
 _WEIGHTS_SHARE = 0.8
@@ -51,7 +51,7 @@ def resolve_dtype(
 ) -> DtypeChoice:
     """Resolve `options.dtype` for this machine. On a CPU, this may run a benchmark of about 0.1 seconds.
 
-    `reserved_bytes` are not available for weights. `has_bfloat16` is only called if needed.
+    `reserved_bytes` are not available for weights.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -191,6 +191,6 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def this_cpu_flags() -> frozenset[str]:
-    """Return this CPU's feature flags, or an empty set if they are unknown."""
+    """Return this CPU's feature flags, if known."""
     path = Path("/proc/cpuinfo")
     return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()

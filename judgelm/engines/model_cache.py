@@ -12,5 +12,5 @@ def cache_root() -> Path:
 
 
 def gguf_folder(sha256: str) -> Path:
-    """Return the folder for the checkpoint converted from a GGUF file. If it exists, it is complete."""
+    """Return the folder for a converted GGUF file. If it exists, it is complete."""
     return cache_root() / "gguf" / sha256

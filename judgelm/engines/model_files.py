@@ -44,7 +44,7 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
     """Return the base model and adapter. GGUF files are converted to checkpoints.
 
-    For an adapter folder, the base model is taken from its config. A folder may also contain only a judge card.
+    For an adapter folder, the base model is taken from its config.
     """
     options = replace(options, model=weights_of(options.model))
     if is_gguf(options.model):
@@ -134,7 +134,7 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
 
 
 def has_reward_head(options: EngineOptions) -> bool:
-    """Return True if the model has a reward head. Raise a ModelError if the head is not supported."""
+    """Return True for reward models. Raise a ModelError if the head is not supported."""
     base, adapter = split_adapter(options)
     if adapter is not None and _json_of(adapter, "adapter_config.json", options.revision).get("task_type") == "SEQ_CLS":
         return True
@@ -153,7 +153,6 @@ def has_reward_head(options: EngineOptions) -> bool:
 
 
 def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
-    """Load a JSON object. If the file is missing or invalid, the object is empty."""
     try:
         value = parse_json(_file_text(source, name, revision) or "{}")
     except ValueError:
@@ -166,7 +165,7 @@ def _source_options(options: EngineOptions) -> dict[str, Any]:
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
-    """Load the adapter's fast tokenizer, or the model's if the adapter has none."""
+    """Load the adapter's or the model's fast tokenizer."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
         raise ModelError(f"{source}: no tokenizer found in this folder; copy tokenizer.json from the base model")
@@ -257,7 +256,7 @@ def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
-    """Return the fields that identify a model: its hash, or its hub id and revision."""
+    """Return the fields that identify a model."""
     identity: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
@@ -278,7 +277,6 @@ def adapter_identity(adapter: str) -> dict[str, Any]:
 
 
 def _folder_sha(source: str) -> str | None:
-    """Hash the config, tokenizer, and weights. For large files, only the size and 256 chunks are hashed."""
     folder = Path(source)
     if not folder.is_dir():
         return None

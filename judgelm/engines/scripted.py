@@ -36,7 +36,6 @@ class ScriptedEngine:
             reference, `question|reference|answer|answer`) to the reply. The key `*` matches all other prompts. If it
             is the only key and the reply starts with scores (`8 6`), the number of scores is adapted to the candidates.
         max_in_flight: see `Engine`.
-        thinking: the thinking settings.
     """
 
     supports_grammar = False

@@ -26,7 +26,7 @@ class EngineView:
 
     @property
     def max_in_flight(self) -> int:
-        """See `Engine`. For a cluster, the number may change."""
+        """See `Engine`."""
         return self._engine.max_in_flight
 
     def close(self) -> None:

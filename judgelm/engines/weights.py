@@ -222,5 +222,5 @@ class WeightsCheck:
     model_runner: Any
 
     def first_weight_not_finite(self) -> str | None:
-        """Return the name of the worker's first weight that contains NaN or infinity."""
+        """See `first_not_finite`."""
         return first_not_finite(self.model_runner.get_model().named_parameters())

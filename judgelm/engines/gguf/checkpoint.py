@@ -27,7 +27,6 @@ _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _OTHER_BYTES = 64 << 20
 """Upper bound for the size of the tokenizer and config."""
 _FLOAT16_BELOW = 1 << 28
-"""Models with fewer weights use float16."""
 
 
 class GgufRecord(BaseModel, frozen=True, extra="forbid"):
@@ -35,8 +34,6 @@ class GgufRecord(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         sha256: hex digest of the GGUF file.
-        architecture: name of the architecture in llama.cpp.
-        quantised: True if the weights in the file are quantised.
         repairs: conversion errors that were corrected.
     """
 
@@ -71,7 +68,7 @@ def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
 
 
 def gguf_record(folder: str | Path) -> GgufRecord | None:
-    """Load a checkpoint's `gguf.json`. Return None for models that were not converted from GGUF."""
+    """Load `gguf.json`. Return None for models that were not converted from GGUF."""
     path = Path(folder) / _RECORD_NAME
     if not path.is_file():
         return None
@@ -82,13 +79,12 @@ def gguf_record(folder: str | Path) -> GgufRecord | None:
 
 
 def gguf_note(folder: str | Path) -> str:
-    """Describe the repairs made when the GGUF file was converted, if any."""
+    """Describe the repairs to a GGUF file, if any."""
     record = gguf_record(folder)
     return "" if record is None or not record.repairs else f"GGUF: {record.file}: {'; '.join(record.repairs)}"
 
 
 def _sha256_of(file: Path) -> str:
-    """Return the file's hash, cached until its size or modification time changes."""
     path, stat = file.resolve(), file.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     known = cache_root() / "gguf" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"

@@ -1,6 +1,6 @@
 """Find GGUF files and parse their headers.
 
-The parser skips the vocabulary: a file with 303,000 strings takes 0.2 seconds, compared to 20 with the gguf package.
+The vocabulary is skipped, because the gguf package takes 20 seconds to parse 303,000 strings.
 """
 
 import mmap
@@ -29,7 +29,7 @@ _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSIONS = 4
 _MAX_TEXT_BYTES = 1 << 24
 _MAX_ITEMS = 1 << 24
-"""Maximum list length. Vocabularies have up to a million tokens and a few million merges."""
+"""Vocabularies have up to a million tokens and a few million merges."""
 _NUMBERS = {
     GGUFValueType.UINT8: "B", GGUFValueType.INT8: "b", GGUFValueType.UINT16: "H", GGUFValueType.INT16: "h",
     GGUFValueType.UINT32: "I", GGUFValueType.INT32: "i", GGUFValueType.UINT64: "Q", GGUFValueType.INT64: "q",
@@ -196,8 +196,6 @@ def _placed(name: str, shape: tuple[int, ...], kind: int, offset: int, data: int
 
 
 class _Reader:
-    """Parses the header after the magic bytes."""
-
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
         self.position = len(_MAGIC)

@@ -1,7 +1,6 @@
 """Dequantise GGUF weights into a checkpoint, one shard at a time.
 
-The result is identical to transformers' own conversion, which keeps all weights in memory. Models that need more than
-renaming and reordering of rows are converted by transformers.
+The result is identical to transformers' own conversion, which keeps all weights in memory.
 """
 
 import json
@@ -32,7 +31,7 @@ Progress = Callable[[float], None]
 """Called with the completed fraction (0 to 1)."""
 SHARD_BYTES = 1 << 30
 _SLICE_WEIGHTS = 1 << 18
-"""Number of weights per slice, small enough to fit in the CPU cache."""
+"""Small enough to fit in the CPU cache."""
 _WAY_OUT = "use the model's safetensors, or a llama.cpp server with --engine openai"
 _PLAIN = conversion.TensorProcessor
 _TENSOR_BY_TENSOR = frozenset({_PLAIN, conversion.LlamaTensorProcessor, conversion.Gemma2TensorProcessor})
@@ -43,7 +42,7 @@ _CONVERSION_ERRORS = (
 
 
 class _NotFiniteError(Exception):
-    """Raised with the name of a weight that contains NaN or infinity."""
+    """Contains the name of the weight."""
 
 
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:
@@ -112,7 +111,7 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
 
 
 def _names_in(model: Any, processor: Any) -> dict[str, str]:
-    """Map weight names. transformers' submodule tables take 5 seconds to build for 24 layers and are rarely needed."""
+    """Map weight names. transformers' submodule tables take 5 seconds to build and are rarely needed."""
     whole = SimpleNamespace(config=model.config, state_dict=model.state_dict, named_children=list)
     names: dict[str, str] = conversion.get_gguf_hf_weights_map(whole, processor)
     if all(name in names.values() for name, _ in model.named_parameters()):

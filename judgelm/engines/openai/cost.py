@@ -37,14 +37,14 @@ class OverBudgetError(Exception):
 
 @dataclass(slots=True)
 class CostEntry:
-    """The usage that the server reports for a request, or `unbilled` if the server did no work."""
+    """The reported usage, or `unbilled` if the server did no work."""
 
     usage: BilledTokens | None = None
     unbilled: bool = False
 
 
 class CostTracker:
-    """Tracks token usage. `assumed` is the maximum usage of requests whose usage was not reported."""
+    """Tracks token usage. `assumed` covers requests whose usage was not reported."""
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options

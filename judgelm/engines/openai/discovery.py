@@ -19,7 +19,7 @@ _GRAMMAR = "ZQ[0-9]{2}"  # replies are unlikely to match without a grammar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """What a server supports. `window` is None if unknown."""
+    """The features that a server supports."""
 
     api: Api
     accepts_token_ids: bool

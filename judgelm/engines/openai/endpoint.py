@@ -116,7 +116,6 @@ class Endpoint:
                 return answer
 
     def _announce(self, limit: TransientError, backoff_s: float, *, silent_s: float) -> None:
-        """Log the pause, or raise a PatienceError if it is too long."""
         pause_s = backoff_s if limit.pause_s is None else limit.pause_s
         words = f"{self._options.address}: {limit.message.rstrip('.')}"
         if silent_s + pause_s > self._options.patience_s:
@@ -213,7 +212,6 @@ class Endpoint:
 
 
 def _message(error: openai.APIStatusError) -> str:
-    """Return the message in an error from OpenAI, FastAPI, or a server that sends plain text."""
     body: Any = error.body
     if isinstance(body, dict):
         message = body.get("message") or body.get("detail") or body.get("error") or body

@@ -79,7 +79,7 @@ class OpenAIEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """See `Engine`. Large enough to keep some requests queued."""
+        """See `Engine`."""
         return _QUEUED_PER_SLOT * self._pool.max_concurrency
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -142,7 +142,7 @@ class OpenAIEngine:
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
-        """Return counts of requests, retries, and billed tokens, and the cost. Cached tokens count in full."""
+        """See `Engine`. Cached tokens count in full."""
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
         notes += [

@@ -36,13 +36,13 @@ class EndpointOptions:
 
     Attributes:
         base_url: address of the API, including `/v1`. Defaults to OPENAI_BASE_URL. Separate servers with commas.
-        api_key_env: name of the environment variable that contains the API key.
+        api_key_env: environment variable that contains the API key.
         api: `completions`, `chat`, or `auto` to detect what the server supports.
         concurrency: maximum number of requests in flight per server; reduced if the server is overloaded.
         timeout_s: timeout for a complete request.
         retries: maximum number of retries, not counting rate limits.
         backoff_s: approximate delay before the first retry; doubles with each retry.
-        patience_s: maximum time to wait for a rate limit. A longer pause ends the run; rerun the command to resume.
+        patience_s: maximum time to wait for a rate limit. A longer pause ends the run.
         tokenizer: folder or hub id of the model's tokenizer, used to truncate prompts.
         price_in: USD per million prompt tokens.
         price_out: USD per million reply tokens.
@@ -79,7 +79,7 @@ class EndpointOptions:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The API key and the passwords in URLs."""
+        """The API key and passwords."""
         passwords = [urlsplit(server.base_url).password for server in self.servers]
         secrets = (self.key, *passwords, *(password and unquote(password) for password in passwords))
         return tuple(secret for secret in secrets if secret)
@@ -103,7 +103,7 @@ class EndpointOptions:
 
     @property
     def address(self) -> str:
-        """The URLs without credentials, for use in messages."""
+        """The URLs without credentials."""
         urls = [urlsplit(server.base_url) for server in self.servers]
         return ",".join(url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().rstrip("/") for url in urls)
 

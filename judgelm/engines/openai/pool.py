@@ -33,7 +33,7 @@ class _Member:
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:
-        """Mark the server as down. Simultaneous failures count as one."""
+        """Simultaneous failures count as one."""
         now = time.monotonic()
         if now >= self.down_until:
             self.failures += 1
@@ -65,7 +65,7 @@ class EndpointPool:
         return frozenset().union(*(endpoint.unsupported_params for endpoint in self.endpoints))
 
     def stats(self) -> dict[str, Any]:
-        """Return counts of requests and retries, the concurrency, and the cost."""
+        """Return counters and the cost."""
         retries: Counter[ErrorKind] = sum((endpoint.retries for endpoint in self.endpoints), Counter())
         return {
             "requests": sum(endpoint.requests for endpoint in self.endpoints),

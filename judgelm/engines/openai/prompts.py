@@ -28,7 +28,6 @@ class RenderedPrompt:
 
     Attributes:
         content: token ids or a string for completions, or messages for chat.
-        text: the prompt for completions.
         templated: `text` comes from a chat template.
         prefill: text that the reply must start with, sent as the last message.
     """

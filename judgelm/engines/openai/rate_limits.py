@@ -101,7 +101,7 @@ def shown_time(seconds: float) -> str:
 
 
 class AdaptiveLimiter:
-    """Adapts the number of concurrent requests as TCP does, and pauses requests when the server asks for it."""
+    """Limits concurrent requests with TCP-style congestion control."""
 
     def __init__(self, max_limit: int) -> None:
         self.max_limit = max_limit
@@ -131,7 +131,7 @@ class AdaptiveLimiter:
         self._room.set()
 
     def succeeded(self) -> None:
-        """Record a success. After `limit` successes, the limit increases by one."""
+        """Record a success, and increase the limit after `limit` successes."""
         self._successes += 1
         if self._successes >= self.limit and self.limit < self.max_limit:
             self.limit += 1

@@ -33,7 +33,6 @@ class Choice:
 
     Attributes:
         finish_reason: `stop`, `length`, the reason for a missing reply, or None if unknown.
-        steps: log-probabilities for each token.
         thinking: reasoning that the server returns separately, if any.
     """
 
@@ -115,7 +114,7 @@ class ReportedError(NamedTuple):
 
 
 def reported_error(data: Any) -> ReportedError | None:
-    """Return the error reported in a response with status 200. Gateways put the real status in `code`."""
+    """Return the reported error, if any. Gateways put the real status in `code`."""
     if not isinstance(data, dict):
         return None
     choices = data.get("choices")
@@ -191,7 +190,7 @@ def _finish_reason(stated: str | None) -> str | None:
 
 
 def _content(content: str | list[Any] | None) -> tuple[str | None, str]:
-    """Return the text and thinking. Mistral's reasoning models return a list of parts."""
+    """Mistral's reasoning models return a list of parts."""
     if not isinstance(content, list):
         return content, ""
     texts: dict[str, list[str]] = {"text": [], "thinking": []}
@@ -226,7 +225,6 @@ def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
 
 
 def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
-    """Add the chosen token if the server does not list it."""
     listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
     if not all(value < 0.01 for _, value in listed):  # also rejects NaN
         raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")

@@ -68,7 +68,6 @@ class ReplySampler:
         return Replies(choices[:wanted] * copies, usage)
 
     def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
-        """Infer a missing finish reason, and restore a reply that was mistaken for thinking."""
         if choice.finish_reason is None:  # it may have been cut off at the token limit
             tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
             choice = replace(choice, finish_reason="stop" if tokens < sampling.max_tokens else "length")

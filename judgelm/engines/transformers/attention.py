@@ -46,7 +46,7 @@ class AttentionOptions:
     softcap: float | None = None
 
     def scale(self, query: Tensor) -> float:
-        """Return the factor by which scores are multiplied."""
+        """Return the scaling factor."""
         return float(query.shape[-1] ** -0.5) if self.scaling is None else self.scaling
 
     def capped(self, scores: Tensor) -> Tensor:
@@ -251,12 +251,11 @@ class TreeSegment:
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Build an additive mask once, because boolean masks would be converted in every layer."""
+    """Avoid boolean masks, which would be converted in every layer."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, options: AttentionOptions) -> Tensor:
-    """Compute attention with the additive mask, or causal attention if there is no mask."""
     if options.softcap is not None and mask is not None:
         return _capped(query, keys, values, mask, options).transpose(1, 2)
     arguments = {"is_causal": mask is None and query.shape[2] > 1, "enable_gqa": query.shape[1] != keys.shape[1]}

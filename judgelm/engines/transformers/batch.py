@@ -162,7 +162,6 @@ class ImageFeatures:
         self._features.cache_clear()
 
     def _compute(self, image: ProcessedImage) -> Tensor:
-        """Compute features of shape (image tokens, hidden size)."""
         pixels = {name: _to_model(value, self._model) for name, value in image.pixels.items()}
         output = self._model.get_image_features(**pixels, return_dict=True).pooler_output
         features = torch.cat(list(output)) if isinstance(output, list | tuple) else output

@@ -1,4 +1,4 @@
-"""Group running replies into blocks, because one attention call per block is much faster than one per reply."""
+"""Group running replies into blocks, because one attention call per block is much faster."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -106,7 +106,6 @@ class DecodeBlock:
         return torch.bmm(shares, values[:count].flatten(0, 1)).view(1, count, -1, value.shape[3])
 
     def _mask(self, window: int | None) -> Tensor:
-        """Return an additive mask of shape (replies, 1, capacity)."""
         assert self._places is not None
         if window not in self._masks:
             last = self._places[1][:, None]
@@ -117,7 +116,7 @@ class DecodeBlock:
 
 
 class DecodeBlocks:
-    """All running replies, grouped into blocks."""
+    """All running replies."""
 
     def __init__(self, idle_tokens: int) -> None:
         self._idle_tokens = idle_tokens

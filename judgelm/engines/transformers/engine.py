@@ -50,7 +50,7 @@ class TransformersEngine:
         self.max_num_batched_tokens = max_num_batched_tokens or (_CUDA_BATCH_TOKENS if on_gpu else _CPU_BATCH_TOKENS)
         self.max_num_seqs = max_num_seqs
         self.halvings = 0
-        self._has_worked = False
+        self._has_worked = False  # if the first pass fails, the model is not supported
         self.thinking = loaded.thinking
         self._adapters = LoraAdapters(loaded)
         self.supports_images = loaded.vision is not None
@@ -75,7 +75,7 @@ class TransformersEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """See `Engine`. Large enough to tokenise prompts ahead of time."""
+        """See `Engine`."""
         return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -162,7 +162,7 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Return notes, limits, and the numbers of out-of-memory events and reused prompt tokens."""
+        """See `Engine`."""
         return {
             "notes": [*self._loaded.notes, *self._adapters.truncator(None).notes],
             "out_of_memory": self.halvings,
@@ -180,10 +180,7 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """Run a pass. A failed pass does not change any replies, and its error is attributed to requests.
-
-        If the first pass fails, the model is not supported.
-        """
+        """Run a pass. A failed pass does not change any replies."""
         fresh = self._schedule()
         try:
             self._decoding.make_room()

@@ -43,7 +43,7 @@ class PackedMlp(nn.Module):
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down
 
     def forward(self, row: Tensor) -> Tensor:
-        """Process a (1, tokens, hidden) tensor in chunks that are small enough for glibc to reuse their memory."""
+        """Process tokens in chunks that are small enough for glibc to reuse their memory."""
         if any(type(layer) is not PackedLinear for layer in self.children()):
             return self._chunk(row)
         size = row.shape[1] * self.gate_proj.out_features * row.itemsize

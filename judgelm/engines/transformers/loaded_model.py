@@ -47,7 +47,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model that is ready to run. `notes` contains messages for the user."""
+    """A model that is ready to run."""
 
     model: Any
     tokenizer: Any

@@ -23,7 +23,7 @@ _MIN_STRETCH = 32
 """Shorter stretches are gathered into one matrix product."""
 
 TokenGroups = dict[str, list[slice | Tensor]]
-"""The tokens in a pass, by adapter: long stretches, and the indices of the tokens in all short stretches."""
+"""Tokens in a pass, by adapter: long stretches, and the indices of all short stretches."""
 
 
 class AdaptedLinear(nn.Module):
@@ -36,7 +36,7 @@ class AdaptedLinear(nn.Module):
         self._groups = groups
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Map shape (1, tokens, in features) to (1, tokens, out features). `swish` applies SiLU."""
+        """See `PackedLinear.forward`."""
         output: Tensor = self.base(row)
         for adapter, tokens in self._groups.items():
             if (factors := self.factors.get(adapter)) is None:

@@ -25,7 +25,7 @@ def check_request(request: Request) -> None:
 
 
 class FinishedSequence(NamedTuple):
-    """A finished reply, without its keys and values."""
+    """A finished reply."""
 
     text: str
     finish_reason: FinishReason

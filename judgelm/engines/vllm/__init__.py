@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 START_LOG = logging.getLogger("judgelm.vllm_start")
-"""Logs one message per startup stage."""
 _DEFAULTS = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "VLLM_LOGGING_LEVEL": "ERROR",
@@ -24,7 +23,6 @@ _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
     ("Graph capturing finished", lambda message: "CUDA graphs captured"),
 )
-"""vLLM's log messages and the stages that they indicate."""
 
 
 @contextmanager
@@ -43,8 +41,6 @@ def stage_of(message: str) -> str | None:
 
 
 class _StageHandler(logging.Handler):
-    """Logs each stage once."""
-
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._began = time.monotonic()

@@ -232,7 +232,6 @@ def _protect_llvmlite() -> None:
 
 
 def _root_words(error: BaseException) -> str:
-    """Unwrap an error message from vLLM or pydantic."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     wrapped = len(lines) > 1 and "validation error" in lines[0]
     words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
@@ -240,7 +239,7 @@ def _root_words(error: BaseException) -> str:
 
 
 def _vision_hint(error: BaseException) -> str:
-    """Suggest installing torchvision. vLLM only reports in its log that it is missing."""
+    """Suggest torchvision, because vLLM only logs that it is missing."""
     if "failed to be inspected" not in str(error) or importlib.util.find_spec("torchvision") is not None:
         return ""
     return "; for a vision model, install torchvision (not part of the CPU build), or use --engine transformers"

@@ -43,7 +43,6 @@ class RequestState:
     Attributes:
         pending: the tree node for each unfinished vLLM request.
         begun: token ids generated before the reply was continued after a blank line.
-        failure: error message, if any.
     """
 
     request: Request
