@@ -8,7 +8,6 @@ from judgelm.parsing.thinking import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
-"""Engines that load a model."""
 
 
 class Engine(Protocol):
@@ -90,7 +89,6 @@ class EngineOptions:
         max_model_len: context window in tokens. Defaults to the value in the model's config.
         thinking: defaults to the mode in the judge card, or `absent`.
         thinking_tokens: maximum number of thinking tokens, capped at half the context window.
-        engine_args: engine-specific arguments.
     """
 
     model: str

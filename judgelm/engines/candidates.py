@@ -67,7 +67,7 @@ class ScoreTree:
 
     @cached_property
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask of shape (nodes, nodes). Each node attends to itself and its ancestors."""
+        """Attention mask of shape (nodes, nodes)."""
         visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
         for node in range(len(self.tokens)):
             visible[node, self.ancestors(node)] = True

@@ -24,7 +24,7 @@ _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_f
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _MIN_SPEEDUP = 1.5
 _WEIGHTS_SHARE = 0.8
-"""Maximum share of free memory to use for weights. The KV cache and activations need the rest."""
+"""Maximum share of free memory to use for weights."""
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
@@ -49,7 +49,7 @@ def resolve_dtype(
     reserved_bytes: int = 0,
     has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16,
 ) -> DtypeChoice:
-    """Resolve `options.dtype` for this machine. On a CPU, this may run a benchmark of about 0.1 seconds.
+    """Resolve `options.dtype` for this machine. On a CPU, this may run a benchmark that takes about 0.1 seconds.
 
     `reserved_bytes` are not available for weights.
     """

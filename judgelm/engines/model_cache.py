@@ -7,7 +7,7 @@ CACHE_VARIABLE = "JUDGELM_CACHE"
 
 
 def cache_root() -> Path:
-    """Return the cache folder, which may not exist yet."""
+    """Return the cache folder."""
     return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/judgelm").expanduser()
 
 

@@ -62,7 +62,9 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         except (OSError, ValueError, AttributeError) as error:
             raise ModelError(f"{config}: invalid adapter config: {error}; restore the adapter folder") from error
         if not base:
-            raise ModelError(f"{config}: no base model; pass the base model as --model, this folder as --adapter")
+            raise ModelError(
+                f"{config}: no base model is specified; pass the base model as --model and this folder as --adapter"
+            )
         _check_base(str(base), options)
         return gguf_checkpoint(base) if is_gguf(base) else str(base), options.model
     if folder.is_dir() and not (folder / "config.json").is_file():
@@ -165,7 +167,7 @@ def _source_options(options: EngineOptions) -> dict[str, Any]:
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
-    """Load the adapter's or the model's fast tokenizer."""
+    """Load the fast tokenizer, preferring the adapter's."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
         raise ModelError(f"{source}: no tokenizer found in this folder; copy tokenizer.json from the base model")
@@ -266,7 +268,8 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
     if adapter is not None:
         identity |= adapter_identity(adapter)
         card = _adapter_card(adapter)
-        if card is not None and card.base is not None and record is not None:  # new weights, new judge
+        # with different weights, it is a different judge
+        if card is not None and card.base is not None and record is not None:
             identity["judge"] = card.name
     return {key: value for key, value in identity.items() if value is not None}
 

@@ -47,10 +47,12 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
 
 
 def check_head(request: Request, *, rewards: bool) -> None:
-    """Raise an EngineError if a request for a reward or text does not match the model."""
+    """Check that the request matches the model's head."""
     if request.reward != rewards:
         wanted, has = ("a reward", "only generates text") if request.reward else ("a reply", "only returns rewards")
-        raise EngineError(f"request {request.key} requires {wanted}, but the model {has}; use another model or mode")
+        raise EngineError(
+            f"request {request.key} requires {wanted}, but the model {has}; use a different model or mode"
+        )
 
 
 def refuse_images(request: Request, why: str) -> None:

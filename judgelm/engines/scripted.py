@@ -56,7 +56,7 @@ class ScriptedEngine:
         try:
             script = parse_json(read_text(path, MAX_WHOLE_BYTES))
         except (OSError, ValueError) as error:
-            raise ModelError(f"{path}: cannot read the script: {error}") from error
+            raise ModelError(f"{path}: cannot load the script: {error}") from error
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):
             raise ModelError(f"{path}: the script must be a JSON object that maps prompt strings to reply strings")
         return cls(script, thinking=thinking)
@@ -84,7 +84,7 @@ class ScriptedEngine:
         self.waiting = deque(request for request in self.waiting if request.key not in dropped)
 
     def describe(self) -> dict[str, Any]:
-        """Return the script's hash or the function's name."""
+        """See `Engine`."""
         if callable(self._script):
             script = getattr(self._script, "__qualname__", "function")
         else:

@@ -107,7 +107,7 @@ def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
 def _weights(adapter: str) -> Path:
     path = weights_file(Path(adapter)) if Path(adapter).is_dir() else _download(adapter)
     if path is None:
-        raise ModelError(f"{adapter}: no weights ({_SAFETENSORS} or {_PICKLED}); use the folder that PEFT saved")
+        raise ModelError(f"{adapter}: no weights found ({_SAFETENSORS} or {_PICKLED}); use the folder that PEFT saved")
     return path
 
 
@@ -135,7 +135,7 @@ def _download(adapter: str) -> Path | None:
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """Return the files with pickled weights in a folder, unless it contains safetensors."""
+    """Return a folder's pickled weight files, unless it contains safetensors."""
     kinds = [pickled for safe, pickled in _KINDS if not any(folder.glob(safe))]
     return [path for pickled in kinds for path in sorted(folder.glob(pickled)) if path.is_file()]
 

@@ -22,7 +22,7 @@ from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
 from judgelm.errors import ModelError, RunError
 
 _RECORD_NAME = "gguf.json"
-_SET_CACHE = f"set {CACHE_VARIABLE} to another folder"
+_SET_CACHE = f"set {CACHE_VARIABLE} to a different folder"
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _OTHER_BYTES = 64 << 20
 """Upper bound for the size of the tokenizer and config."""

@@ -1,6 +1,6 @@
 """Find GGUF files and parse their headers.
 
-The vocabulary is skipped, because the gguf package takes 20 seconds to parse 303,000 strings.
+The vocabulary is skipped. The gguf package takes 20 seconds to parse 303,000 strings.
 """
 
 import mmap
@@ -29,13 +29,12 @@ _MAX_ALIGNMENT = 1 << 20
 _MAX_DIMENSIONS = 4
 _MAX_TEXT_BYTES = 1 << 24
 _MAX_ITEMS = 1 << 24
-"""Vocabularies have up to a million tokens and a few million merges."""
+"""Limit for lists. Vocabularies have at most a few million merges."""
 _NUMBERS = {
     GGUFValueType.UINT8: "B", GGUFValueType.INT8: "b", GGUFValueType.UINT16: "H", GGUFValueType.INT16: "h",
     GGUFValueType.UINT32: "I", GGUFValueType.INT32: "i", GGUFValueType.UINT64: "Q", GGUFValueType.INT64: "q",
     GGUFValueType.FLOAT32: "f", GGUFValueType.FLOAT64: "d", GGUFValueType.BOOL: "?",
 }  # fmt: skip
-"""`struct` format characters."""
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("general.architecture", "general.type", "tokenizer.chat_template"), str),
     **dict.fromkeys(("tokenizer.ggml.model", "tokenizer.ggml.pre"), str),
@@ -43,9 +42,9 @@ _TYPES: dict[str, type] = {
     **dict.fromkeys(("tokenizer.ggml.bos_token_id", "tokenizer.ggml.merges", "tokenizer.ggml.tokens"), int),
     **dict.fromkeys(("general.alignment", "split.count"), int),
 }
-"""Types of the keys that judgelm uses. Lists of strings are replaced by their lengths."""
+"""Types of the keys that judgelm uses."""
 _MODEL_TYPES = {"block_count": int, "embedding_length": int, "rope.scaling.type": str, "vocab_size": int}
-"""Types of the keys that are prefixed with the architecture."""
+"""Types of the keys prefixed with the architecture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,9 @@ def find_file(model: str, revision: str | None = None) -> Path:
     except LocalEntryNotFoundError as error:
         raise ModelError(f"{model}: no such file, and the hub is unreachable; check the path and network") from error
     except (EntryNotFoundError, HfHubHTTPError, HFValidationError) as error:
-        raise ModelError(f"{model}: no such file, and not on the hub: {first_line(error)}; check the name") from error
+        raise ModelError(
+            f"{model}: no such file, and the download from the hub failed: {first_line(error)}; check the name"
+        ) from error
 
 
 def read_header(path: Path) -> GgufFile:
@@ -114,15 +115,15 @@ def read_header(path: Path) -> GgufFile:
         finding = f"truncated or damaged ({first_line(error)}); {path.stat().st_size:,} bytes"
         raise ModelError(f"{path}: {finding}; download it again") from error
     if header.metadata.get("split.count", 1) > 1:
-        raise ModelError(f"{path}: 1 of {header.metadata['split.count']} parts of a model; {_merge_hint(path)}")
+        raise ModelError(f"{path}: this is 1 of {header.metadata['split.count']} parts of a model; {_merge_hint(path)}")
     if header.metadata.get("general.type", "model") != "model":
-        raise ModelError(f"{path}: general.type is {header.metadata['general.type']}; use the model file")
+        raise ModelError(f"{path}: general.type is {header.metadata['general.type']}, not model; use the model file")
     return header
 
 
 def _check_kind(path: Path) -> None:
     if (part := _PART.search(path.name)) and int(part[2]) > 1:
-        raise ModelError(f"{path}: part {int(part[1])} of {int(part[2])} of a model; {_merge_hint(path)}")
+        raise ModelError(f"{path}: this is part {int(part[1])} of {int(part[2])} of a model; {_merge_hint(path)}")
     if is_lfs_pointer(path):
         raise ModelError(f"{path}: this is a Git LFS pointer, not the file; run: git lfs pull")
     with path.open("rb") as file:
@@ -138,7 +139,7 @@ def _merge_hint(path: Path) -> str:
 def _read(path: Path, content: mmap.mmap) -> GgufFile:
     reader = _Reader(content)
     if (stated := reader.number("I")) not in _VERSIONS:
-        raise ValueError(f"GGUF v{stated} is not supported, only v2 and v3")
+        raise ValueError(f"GGUF v{stated} is not supported; supported: v2, v3")
     tensors, keys = reader.number("Q"), reader.number("Q")
     metadata: dict[str, Any] = {}
     for _ in range(keys):

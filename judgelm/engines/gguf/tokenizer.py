@@ -90,7 +90,7 @@ def _repair_splitting(tokenizer: Any, file: GgufFile) -> list[str]:
     if split in _SINGLE_DIGITS:
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-        return [f"text is split as for {split}, with single digits"]
+        return [f"text is split as for {split}, one digit at a time"]
     return [f"text is split as for GPT-2 because transformers does not support {split}; some tokens may differ"]
 
 

@@ -240,7 +240,7 @@ class OpenAIEngine:
             raise EngineError(f"{self._options.address} {finding}; remove the grammar")
         if request.adapter is not None:
             raise EngineError(
-                "the openai engine does not support adapters; serve the adapter as a model with its own name"
+                "the openai engine does not support adapters; serve the adapter as a model and pass its name as --model"
             )
         if not self.supports_images:
             refuse_images(request, "/completions only accepts text; pass --engine-arg api=auto")

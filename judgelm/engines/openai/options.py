@@ -20,7 +20,6 @@ _NEEDS_KEY = re.compile(
     r"|together\.(?:ai|xyz)|groq\.com|deepseek\.com|x\.ai|cohere\.(?:ai|com)|fireworks\.ai|perplexity\.ai|router\.huggingface\.co)$",
     re.IGNORECASE,
 )
-"""Hosts that always require an API key."""
 _SERVER_DECIDES = {
     "dtype": "it is set on the server; leave it at auto",
     "device": "it is set on the server; leave it at auto",
@@ -94,7 +93,7 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """Return a message for HTTP 401 or 403. The server's own message may contain the key."""
+        """Return a message for HTTP 401 or 403."""
         if self.key is None:
             return (
                 f"{self.address} requires an API key (HTTP {status}): set the environment variable {self.api_key_env}"
@@ -141,7 +140,7 @@ def _check_address(url: str) -> None:
     shown = " ".join(re.sub("^(https?://)?.*@", r"\1", url, flags=re.DOTALL).split())  # on one line, without a password
     if "?" in url or "#" in url:
         start = "..." if "@" in url else re.split("[?#]", shown)[0]  # both sides may be part of a password
-        raise ConfigError(f"base_url={start}: remove everything from the first ? or #")
+        raise ConfigError(f"base_url={start}: remove everything from the first ? or # onwards")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -153,7 +152,9 @@ def _check_address(url: str) -> None:
 
 def _check_key(endpoint: EndpointOptions) -> None:
     if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
-        raise ConfigError("api_key_env must be the name of the environment variable that contains the key, not the key")
+        raise ConfigError(
+            "api_key_env must be the name of the environment variable that contains the key, not the key itself"
+        )
     if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
         raise ConfigError(f"the API key in {endpoint.api_key_env} must be a single line of ASCII text; set it again")
     for server in endpoint.servers:

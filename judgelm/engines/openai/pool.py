@@ -82,7 +82,7 @@ class EndpointPool:
         self._members[index].mark_down()
 
     async def complete(self, api: Api, body: dict[str, Any]) -> Replies:
-        """Send a request. See `Endpoint.complete`."""
+        """See `Endpoint.complete`."""
         if len(self._members) == 1:
             return await self._members[0].endpoint.complete(api, body)
         for attempt in range(self._options.retries + 1):

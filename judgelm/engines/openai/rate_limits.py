@@ -36,7 +36,7 @@ _MAX_PAUSE_S = 1e9
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
     """Return the pause that the server requests, in seconds, if any.
 
-    For rate limit errors (`limited`), fall back to the time at which the limit resets.
+    For rate limit errors, fall back to the time at which the limit resets.
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}

@@ -225,7 +225,6 @@ class TreeSegment:
 
     Attributes:
         behind: number of new prompt tokens in this pass.
-        visible: attention mask of shape (nodes, nodes).
     """
 
     kv: KVCache

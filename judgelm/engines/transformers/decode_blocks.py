@@ -31,7 +31,7 @@ class DecodeBlock:
     @property
     def tokens(self) -> int:
         """See `Segment`."""
-        assert self._places is not None, "begin_pass comes first"
+        assert self._places is not None, "call begin_pass first"
         return len(self._places[1])
 
     @property
@@ -93,7 +93,7 @@ class DecodeBlock:
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """See `Segment`."""
-        assert self._places is not None, "begin_pass comes first"
+        assert self._places is not None, "call begin_pass first"
         rows, places = self._places
         keys, values = self._layers[layer]
         keys[rows, :, places] = key[0].transpose(0, 1)
@@ -152,7 +152,7 @@ class DecodeBlocks:
                 self._remove(block, sequence)
 
     def copy(self, sequence: RunningSequence, kv: KVCache) -> None:
-        """Append the keys and values that `kv` does not have yet."""
+        """Append the reply's keys and values that are missing from `kv`."""
         block = self._block_of(sequence)
         for layer, (keys, values) in block.layers_of(sequence).items():
             new = slice(kv.length, sequence.read_tokens)

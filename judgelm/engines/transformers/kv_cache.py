@@ -39,7 +39,7 @@ class KVCache:
 
     def _grown(self, layer: int, key: Tensor, value: Tensor, past: int, end: int) -> tuple[Tensor, Tensor]:
         room = max(end, self.expected)
-        with torch.inference_mode(False):  # so that a model in training can write to it
+        with torch.inference_mode(False):  # so that a model in training can write to them
             keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
             values = value.new_empty((*value.shape[:2], room, value.shape[3]))
         if layer in self._layers:
@@ -59,7 +59,7 @@ class KVCache:
 
 
 class TrainedKV(KVCache):
-    """Keys and values with gradients. Each layer is kept until the candidate tree is written."""
+    """Keys and values with gradients."""
 
     __slots__ = ()
 

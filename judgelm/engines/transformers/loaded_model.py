@@ -120,7 +120,7 @@ def no_vision_reason(kind: str) -> str:
 def in_gpu_dtype(
     model: Any, choice: DtypeChoice, device: str, has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16
 ) -> tuple[Any, DtypeChoice]:
-    """Convert the model to the dtype chosen for the GPU if the checkpoint's dtype was unknown."""
+    """Convert the model to the GPU's dtype if the checkpoint's dtype was unknown."""
     if choice.dtype != "auto" or not device.startswith("cuda"):
         return model, choice
     choice = choose_gpu_dtype(str(model.dtype).removeprefix("torch."), has_bfloat16)

@@ -36,7 +36,7 @@ def is_device_lost(error: BaseException) -> bool:
 
 
 class PassThread:
-    """Runs passes in the caller's thread, or in a spare thread if oneDNN (3.12) cannot allocate generated code."""
+    """Runs passes in the caller's thread, or in a spare thread if oneDNN (3.12) cannot allocate memory for code."""
 
     def __init__(self) -> None:
         self._spare = ThreadPoolExecutor(max_workers=1)

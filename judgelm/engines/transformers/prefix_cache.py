@@ -49,7 +49,7 @@ class PrefixCache:
             self._entries.popitem(last=False)
 
     def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
-        """Add a finished reply to its prompt's entry. If the entry was dropped, only long replies are added."""
+        """Add a finished reply to its prompt's entry."""
         queued, reply = sequence.parent, sequence.ids[:-1]
         _, kv = self._entries.get(_key(queued), (None, None))
         if kv is None or kv.length != len(queued.ids):

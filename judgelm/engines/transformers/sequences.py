@@ -131,10 +131,7 @@ class RunningSequence:
 
 
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
-    """Choose the next token of each reply, greedily or with the reply's generator.
-
-    `logits` has one row per reply, but `greedy` may be longer.
-    """
+    """Choose the next token of each reply, greedily or with the reply's generator."""
     tokens = list(greedy[: len(sequences)])
     drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]
     if not drawn:

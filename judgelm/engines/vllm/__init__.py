@@ -1,7 +1,4 @@
-"""The vLLM engine, and helpers to import and start vLLM quietly.
-
-`START_LOG` reports the progress of startup, which takes minutes for large models.
-"""
+"""The vLLM engine, and helpers to import and start vLLM quietly."""
 
 import logging
 import os
@@ -27,7 +24,7 @@ _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Disable vLLM's logs and usage statistics during imports, unless the user set the environment variables."""
+    """Disable vLLM's logs and usage statistics during imports, unless the environment variables are set."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     logging.getLogger("vllm").setLevel(logging.ERROR)  # vLLM logs missing optional packages

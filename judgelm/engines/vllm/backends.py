@@ -165,7 +165,7 @@ class AsyncBackend(_Backend):
             return outputs
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Cancel prompts. Cancelling `generate` aborts them in the engine core."""
+        """Cancel prompts."""
         for key in self._in_flight.intersection(keys):
             self._in_flight.remove(key)
             self._loop.cancel(key)

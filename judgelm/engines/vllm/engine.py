@@ -178,7 +178,9 @@ class VllmEngine:
             try:
                 sampling = reply_sampling(state.request.sampling, state.search)
             except (ValueError, VLLMValidationError) as error:
-                self._finished.append(Completion.failed(state.request.key, f"vLLM rejected this: {first_line(error)}"))
+                self._finished.append(
+                    Completion.failed(state.request.key, f"vLLM rejected the request: {first_line(error)}")
+                )
                 continue
             self._in_flight[state.request.key] = state
             self._counts["requests"] += 1
@@ -234,7 +236,7 @@ class VllmEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Return notes and counters."""
+        """See `Engine`."""
         return {"notes": [*self._notes, *self._truncator.notes], **self._counts}
 
     def close(self) -> None:

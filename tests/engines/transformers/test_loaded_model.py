@@ -70,7 +70,7 @@ def test_damaged_adapter_is_rejected(tiny_model, tmp_path, break_it, finding):
 
 def test_adapter_without_a_base_is_rejected(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="as --model, this folder as --adapter"):
+    with pytest.raises(ModelError, match="as --model and this folder as --adapter"):
         load_engine("transformers", EngineOptions(model=str(tmp_path)))
     (tmp_path / "adapter_config.json").write_text("{torn")
     with pytest.raises(ModelError, match="invalid adapter config"):
