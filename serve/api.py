@@ -1,10 +1,10 @@
-"""Serve a judge to GPT-4 clients with the building blocks of `judgelm serve`. Extend it with your own routes.
+"""Serve a judge to GPT-4 clients, using the building blocks of `judgelm serve`. You can add your own routes.
 
     python serve/api.py my-judge --both-orders
     python serve/api.py "8 6" --engine scripted
 
-The API at http://127.0.0.1:8000/v1 is reachable only from this machine. `judgelm serve` has options for keys, other
-addresses, and limits. On Ctrl-C or SIGTERM, requests in flight are finished first.
+The API at http://127.0.0.1:8000/v1 is only reachable from this machine. `judgelm serve` has options for API keys, other
+addresses, and limits. On Ctrl-C or SIGTERM, the server finishes requests in flight before it exits.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from judgelm.serving.settings import ServerSettings, bind, public_name
 
 
 def main() -> int:
-    """Load the judge and serve it until a signal. Return 0 if all requests were answered."""
+    """Load the judge and serve it until a signal arrives. Return 0 if all requests were answered."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="local folder or hub id, or the reply for the scripted engine")
+    parser.add_argument("model", help="local folder or hub id; for the scripted engine, the reply")
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--chat", action="store_true", help="answer unknown prompts as ordinary chats")
+    parser.add_argument("--chat", action="store_true", help="answer unrecognised prompts as ordinary chats")
     parser.add_argument("--both-orders", action="store_true", help="judge each pair in both orders")
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()

@@ -1,11 +1,10 @@
-"""Tune a judge with DPO to prefer correct judgments over its own wrong judgments.
+"""Fine-tune a judge with DPO to prefer correct judgments over its own mistakes.
 
     judgelm-batch train.jsonl -o mistakes.jsonl --model runs/judge --both-orders
     accelerate launch --config_file configs/accelerate/cpu.yaml train/dpo.py --config configs/train/demo_dpo.yaml
 
-Start from a judge trained with `train/sft.py`. You can also use rows that contain both judgments (see
-`judgelm.training.rows.dpo`). The arguments are `judgelm.training.dpo.DPOArguments` and TRL's `DPOConfig` and
-`ModelConfig`; see also `train/sft.py`.
+Start from a judge trained with `train/sft.py`. See `judgelm.training.rows.dpo` for rows that contain both judgments.
+Accepts the fields of `judgelm.training.dpo.DPOArguments` and TRL's `DPOConfig` and `ModelConfig`; see `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -29,16 +28,16 @@ def build_trainer(run: TrainingRun) -> PreferenceTrainer:
     check_dpo_arguments(judge, dpo)
     run.check()
 
-    # data: token rows of all epochs, and pairs to judge at every evaluation
+    # tokenised rows for all epochs, and pairs to judge at each evaluation
     own = {"judgments": tuple(judge.judgments), "min_distance": judge.min_distance}
     run.build_rows(PreferenceRowBuilder, extra_files=judge.judgments, **own)
     run.find_start()
 
-    # the judge, and a frozen copy of it as the reference for log-probabilities
+    # the judge, and a frozen copy as the reference model
     model, peft_config = run.load_model()
     reference = load_reference_model(base, dpo, run.attention)
 
-    # TRL's trainer, which also judges the validation pairs and stops on NaN
+    # a TRL trainer that also judges the validation pairs and stops on NaN
     return PreferenceTrainer(model=model, ref_model=reference, peft_config=peft_config, **run.trainer_options())
 
 

@@ -1,10 +1,9 @@
-"""Train a judge that reasons before its verdict with GRPO. Verdicts that are right in both orders are rewarded.
+"""Train a judge to reason before its verdict with GRPO. Verdicts that are correct in both orders are rewarded.
 
     accelerate launch --config_file configs/accelerate/zero3.yaml train/grpo.py --config configs/train/grpo_7b.yaml
 
-The reward is described in `judgelm.training.grpo`. Rows are labelled pairs with a `preference`, scores, or a winner.
-The
-arguments are `judgelm.training.grpo.GRPOArguments` and TRL's `GRPOConfig` and `ModelConfig`; see also `train/sft.py`.
+See `judgelm.training.grpo` for the reward. Rows are pairs labelled with `preference`, scores, or a winner. Accepts the
+fields of `judgelm.training.grpo.GRPOArguments` and TRL's `GRPOConfig` and `ModelConfig`; see `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -30,12 +29,12 @@ def build_trainer(run: TrainingRun) -> VerdictTrainer:
     check_grpo_arguments(judge, grpo)
     run.check()
 
-    # prompts of all epochs, with both orders of a pair next to each other, and pairs to judge
+    # prompts for all epochs, with both orders of each pair adjacent, and pairs to judge at each evaluation
     rows = run.build_rows(JudgingPromptBuilder, reply_tokens=grpo.max_completion_length)
     run.rows, run.evaluation = in_both_orders(rows, step=prompts_of_a_generation(grpo)), None
     run.find_start()
 
-    # model, and trainer with a reward for both orders
+    # the model, and a trainer that rewards correct verdicts in both orders
     model, peft_config = run.load_model()
     judged = {"eval_dataset": run.rows.dataset.select([0]) if run.validation else None}
     options = run.trainer_options() | judged

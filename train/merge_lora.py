@@ -1,9 +1,9 @@
-"""Merge a LoRA or QLoRA adapter into its base model and write a full judge.
+"""Merge a LoRA or QLoRA adapter into its base model, and save the result as a standalone judge.
 
     python train/merge_lora.py runs/judge-lora -o runs/judge
     python train/merge_lora.py runs/judge-lora -o runs/judge --base lmsys/vicuna-7b-v1.3 --dtype float32
 
-The base model is loaded unquantised on the CPU, with dtype `--dtype`. If the adapter was trained on a 4-bit base, the
+The base model is loaded on the CPU in `--dtype`, without quantisation. If the adapter was trained on a 4-bit base, the
 merged judge differs slightly from the trained judge.
 """
 
@@ -31,7 +31,7 @@ from judgelm.training.base_model import drop_sampling
 
 
 def main() -> None:
-    """Merge the adapter and write the judge."""
+    """Merge the adapter and save the judge."""
     options = parse_options()
     adapter, out = Path(options.adapter), Path(options.out)
     config = adapter_config(adapter)
@@ -42,12 +42,12 @@ def main() -> None:
     if base and is_gguf(base):
         base = gguf_checkpoint(base, options.revision)
     if not base:
-        raise ModelError(f"{adapter}: the adapter does not name its base model; pass it with --base")
+        raise ModelError(f"{adapter}: no base model in adapter_config.json; pass it with --base")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RunError(f"{out} already exists; choose another folder, or empty it")
+        raise RunError(f"{out}: already exists; choose a different folder, or empty this one")
     facts = card.training if card else {}
     if facts.get("quantization"):
-        echo(f"the adapter was trained on a {facts['quantization']} base; merging it into the base in {options.dtype}")
+        echo(f"the adapter was trained on a {facts['quantization']} base; merging it into the {options.dtype} base")
     model = merge(load_base(base, options, rewards=config["task_type"] == "SEQ_CLS"), adapter)
     tokenizer = load_tokenizer(base, str(adapter), EngineOptions(model=base, revision=options.revision))
     check_vocabulary(str(adapter), tokenizer, model)
@@ -65,15 +65,17 @@ def main() -> None:
         write_model_card(out, card)
         if (hashes := read_hashes(adapter)) is not None:
             write_hashes(out, hashes)
-    echo(f"judge saved in {out}")
+    echo(f"saved the judge in {out}")
 
 
 def parse_options() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("adapter", metavar="ADAPTER", help="folder of an adapter from a training recipe")
+    parser.add_argument("adapter", metavar="ADAPTER", help="adapter folder saved by a training recipe")
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="output folder; must be new or empty")
-    parser.add_argument("--base", help="base model: folder, GGUF file, or hub ID; default: the adapter's base model")
+    parser.add_argument(
+        "--base", help="base model: folder, GGUF file, or hub id (default: the base in the adapter's config)"
+    )
     parser.add_argument("--revision", help="hub revision of the base model")
     parser.add_argument(
         "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="dtype of the merged weights"
@@ -82,7 +84,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """Load the adapter's configuration. Only LoRA for causal language models and reward models can be merged."""
+    """Load the adapter's config, and check that it can be merged."""
     path = adapter / "adapter_config.json"
     if not path.is_file():
         raise ModelError(f"{adapter}: adapter_config.json not found; expected an adapter saved by PEFT")
@@ -90,20 +92,20 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
         kind, task = config["peft_type"], config.get("task_type") or "CAUSAL_LM"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: not a valid PEFT configuration: {error!r}") from error
+        raise ModelError(f"{path}: invalid PEFT config: {error!r}") from error
     if kind != "LORA" or task not in ("CAUSAL_LM", "SEQ_CLS"):
         raise ModelError(f"{adapter}: {kind} for {task} cannot be merged; expected LORA for CAUSAL_LM or SEQ_CLS")
     return {"base_model_name_or_path": None} | config | {"task_type": task}
 
 
 def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
-    """Load the unquantised base, with an additional head if it is for a reward model."""
+    """Load the base model without quantisation, adding a head for reward models."""
     kind: Any = AutoModelForSequenceClassification if rewards else AutoModelForCausalLM
     labels = {"num_labels": 1} if rewards else {}
     try:
         quantised = getattr(AutoConfig.from_pretrained(base, revision=options.revision), "quantization_config", None)
         if quantised:
-            raise ModelError(f"{base}: the weights are quantised; pass the original base with --base")
+            raise ModelError(f"{base}: the weights are quantised; pass the unquantised base model as --base")
         with safe_unpickling(base, options.revision):
             return kind.from_pretrained(base, revision=options.revision, dtype=getattr(torch, options.dtype), **labels)
     except LOAD_ERRORS as error:
@@ -111,7 +113,7 @@ def load_base(base: str, options: argparse.Namespace, *, rewards: bool) -> Any:
 
 
 def merge(model: Any, adapter: Path) -> Any:
-    """Add the adapter's weights to the base, or raise ModelError if the sum is not finite."""
+    """Add the adapter's weights to the base model."""
     adapted = attach_adapter(model, str(adapter))
     try:
         return adapted.merge_and_unload(safe_merge=True)
@@ -122,7 +124,7 @@ def merge(model: Any, adapter: Path) -> Any:
 def sha_of(adapter: Path) -> str:
     """Return the SHA-256 hash of the adapter's weights."""
     path = weights_file(adapter)
-    assert path is not None  # the adapter has already been loaded
+    assert path is not None  # the adapter has already been merged
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

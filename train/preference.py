@@ -1,4 +1,4 @@
-r"""Fine-tune a judge on preferences.
+r"""Fine-tune a judge on preference labels.
 
     accelerate launch --config_file configs/accelerate/cpu.yaml train/preference.py \
         --config configs/train/small_judge.yaml --model_name_or_path PATH
@@ -6,8 +6,8 @@ r"""Fine-tune a judge on preferences.
     accelerate launch --config_file configs/accelerate/gpu.yaml train/preference.py \
         --config configs/train/preference_reading.yaml
 
-The losses are described in `judgelm.training.score_line_loss` and `judgelm.training.word_loss`. Rows are labelled pairs
-with a `preference`, P(first answer is better), scores, or a winner. The arguments are
+See `judgelm.training.score_line_loss` and `judgelm.training.word_loss` for the losses. Rows are pairs labelled with
+`preference` (the probability that the first answer is better), scores, or a winner. Accepts the fields of
 `judgelm.training.preference.PreferenceArguments` and TRL's `SFTConfig` and `ModelConfig`. Everything else works as in
 `train/sft.py`.
 """
@@ -30,11 +30,11 @@ def build_trainer(run: TrainingRun) -> DistributionTrainer:
     check_preference_arguments(run.judge)
     run.check()
 
-    # prompts of all epochs, two per pair, and pairs to judge at every evaluation
+    # prompts for all epochs, two per pair, and pairs to judge at each evaluation
     run.build_rows(PairRowBuilder, both_orders=run.judge.both_orders)
     run.find_start()
 
-    # model, and trainer with the loss on P(first better)
+    # the model, and a trainer with a loss on the probability that the first answer is better
     model, peft_config = run.load_model(preference_attention(run.judge, run.base, run.args))
     return DistributionTrainer(model=model, peft_config=peft_config, judge=run.judge, **run.trainer_options())
 

@@ -3,8 +3,8 @@
     accelerate launch --config_file configs/accelerate/gpu.yaml train/reward.py --config configs/train/reward_8b.yaml
     judgelm-batch pairs.jsonl -o judgments.jsonl --mode reward --model runs/reward_8b
 
-Rows are the labelled pairs of `train/preference.py`. The arguments are `judgelm.training.reward.RewardArguments` and
-TRL's `RewardConfig` and `ModelConfig`. Everything else works as in `train/sft.py`.
+Rows are labelled pairs, as for `train/preference.py`. Accepts the fields of `judgelm.training.reward.RewardArguments`
+and TRL's `RewardConfig` and `ModelConfig`. Everything else works as in `train/sft.py`.
 """
 
 from judgelm.cli.training import run_training
@@ -25,11 +25,11 @@ def build_trainer(run: TrainingRun) -> BradleyTerryTrainer:
     check_reward_arguments(run.judge)
     run.check()
 
-    # chats with the better and worse answers, and pairs to judge at every evaluation
+    # chats with the better and the worse answer, and pairs to judge at each evaluation
     run.build_rows(RewardRowBuilder, margin_weight=run.judge.margin_weight)
     run.find_start()
 
-    # base model with a single-output head, and trainer
+    # the base model with a single-output head, and the trainer
     model, peft_config = load_reward_model(run)
     return BradleyTerryTrainer(model=model, peft_config=peft_config, **run.trainer_options())
 

@@ -1,1 +1,1 @@
-"""Engines turn requests into completions. They know nothing about judging."""
+"""Engines turn requests into completions."""

@@ -1,4 +1,4 @@
-"""The engine protocol and options."""
+"""The engine protocol and its options."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,23 +8,22 @@ from judgelm.parsing.thinking import Thinking
 from judgelm.records import Completion, Request, ThinkingMode
 
 MODEL_ENGINES = ("auto", "transformers", "vllm")
-"""Engines that load a model."""
 
 
 class Engine(Protocol):
-    """Turns requests into completions, in any order. Not thread-safe."""
+    """Turns requests into completions, which may arrive in any order. Not thread-safe."""
 
     supports_grammar: bool
     thinking: Thinking
 
     @property
     def supports_images(self) -> bool:
-        """True if prompts may contain images."""
+        """Whether prompts may contain images."""
         ...
 
     @property
     def max_in_flight(self) -> int:
-        """Number of requests that keep the engine busy."""
+        """Number of concurrent requests needed to keep the engine busy."""
         ...
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -32,23 +31,25 @@ class Engine(Protocol):
         ...
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Work or wait for about `timeout_s` seconds and return finished completions.
+        """Process requests for about `timeout_s` seconds and return finished completions.
+
+        Failed requests are returned with `finish_reasons == ("error",)`.
 
         Raises:
-            EngineError: if the engine fails. Failed requests have `finish_reasons == ("error",)`.
+            EngineError: if the engine itself fails.
         """
         ...
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return the partial first reply for each key, if known."""
+        """Return the partial text of each request's first reply, if available."""
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop requests without returning completions."""
+        """Cancel requests. They do not produce completions."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """Return the model, its hash, dtype, device, and versions."""
+        """Return the model, its hash, the dtype, the device, and package versions."""
         ...
 
     def stats(self) -> dict[str, Any]:
@@ -56,39 +57,38 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Free all resources. Safe to call twice."""
+        """Release all resources. Safe to call more than once."""
         ...
 
 
 @runtime_checkable
 class HoldsAdapters(Protocol):
-    """An engine with LoRA adapters, selected by `Request.adapter`."""
+    """An engine that supports multiple LoRA adapters, selected by `Request.adapter`."""
 
     def load_adapter(self, adapter: str) -> None:
-        """Load a LoRA adapter if it is not loaded."""
+        """Load a LoRA adapter unless it is already loaded."""
         ...
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Unload an adapter. Return False if requests in flight use it."""
+        """Unload an adapter. Return False if requests in flight still use it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """Options for all engines. Each engine uses the relevant ones.
+    """Options for all engines.
 
     Attributes:
         model: local folder or hub id. For the scripted engine, a reply or a JSON file of replies.
         adapter: folder or hub id of a PEFT adapter.
         adapters: folders or hub ids of LoRA adapters that requests can select.
         dtype: `auto` (see `judgelm.engines.dtype`), `float32`, `bfloat16`, or `float16`.
-        device: for example, `auto`, `cpu`, `cuda`, or `cuda:1`.
-        quantization: `4bit` or `8bit`, using bitsandbytes.
+        device: `auto`, or a torch device such as `cpu` or `cuda:1`.
+        quantization: `4bit` or `8bit` (uses bitsandbytes).
         max_num_batched_tokens: maximum number of tokens per forward pass.
-        max_model_len: context window in tokens. Defaults to the config's.
-        thinking: defaults to the judge card's mode, or else `absent`.
-        thinking_tokens: capped at half the context window.
-        engine_args: engine-specific arguments, under their original names.
+        max_model_len: context window in tokens. Defaults to the value in the model's config.
+        thinking: defaults to the mode in the judge card, or `absent`.
+        thinking_tokens: maximum number of thinking tokens, capped at half the context window.
     """
 
     model: str
@@ -108,4 +108,4 @@ class EngineOptions:
 
 
 class ImageError(Exception):
-    """An image is unreadable. Only its requests fail."""
+    """Raised for unreadable images. Only requests that contain the image fail."""

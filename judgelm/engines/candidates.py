@@ -1,6 +1,6 @@
-"""Compute the probabilities of given replies.
+"""Compute the probabilities of predefined replies.
 
-Replies share prefixes (`8 6`, `8 7`), so their tokens form a tree. Only inner nodes need a forward pass.
+Replies share prefixes (such as `8 6` and `8 7`), so their tokens form a tree. Only inner nodes need a forward pass.
 """
 
 import math
@@ -17,19 +17,18 @@ from judgelm.prompts.truncation import Tokenizer
 ROOT = -1
 
 Step = tuple[int, int]
-"""A node and the next token id."""
+"""A node and the id of the next token."""
 FOLLOWED_MASS = 0.99
 _TAIL_CHARACTERS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreTree:
-    """Inner nodes sorted by depth, and the path of each reply.
+    """The inner nodes, sorted by depth, and the path for each reply.
 
     Attributes:
         depths: 0 for the first token of a reply.
-        paths: each reply's steps.
-        longer: for each reply, the next longer replies that start with it.
+        longer: for each reply, the indices of the next-longest replies that start with it.
     """
 
     tokens: tuple[int, ...]
@@ -40,12 +39,12 @@ class ScoreTree:
 
     @cached_property
     def node_behind(self) -> dict[Step, int]:
-        """The inner node reached by each step, if any."""
+        """The inner node that each step leads to, if any."""
         return {(self.parents[node], token): node for node, token in enumerate(self.tokens)}
 
     @cached_property
     def children(self) -> dict[int, tuple[int, ...]]:
-        """Token ids that may follow each node."""
+        """The token ids that can follow each node."""
         children: dict[int, dict[int, None]] = {}
         for path in self.paths:
             for node, token in path:
@@ -68,14 +67,14 @@ class ScoreTree:
 
     @cached_property
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask, shape (nodes, nodes). Nodes attend to themselves and their ancestors."""
+        """Attention mask of shape (nodes, nodes)."""
         visible = np.zeros((len(self.tokens), len(self.tokens)), np.bool_)
         for node in range(len(self.tokens)):
             visible[node, self.ancestors(node)] = True
         return visible
 
     def path_to(self, node: int) -> list[int]:
-        """Return the token ids from the prompt to the node."""
+        """Return the token ids on the path from the prompt to the node."""
         return [self.tokens[ancestor] for ancestor in reversed(self.ancestors(node))]
 
     def ancestors(self, node: int) -> list[int]:
@@ -101,7 +100,7 @@ class ScoreTree:
 
 
 def build_tree(replies: Sequence[Sequence[int]]) -> ScoreTree:
-    """Build the tree for non-empty replies."""
+    """Build the tree. Replies must not be empty."""
     nodes: dict[tuple[int, ...], int] = {(): ROOT}
     for depth in range(1, max(len(reply) for reply in replies)):
         for reply in replies:
@@ -138,7 +137,7 @@ def _without(total: float, longer: list[float]) -> float:
 
 
 class CandidateSearch:
-    """Searches one prompt's tree until at least `mass` of the probability is known."""
+    """Searches the tree for one prompt until at least `mass` of the probability is covered."""
 
     def __init__(self, tree: ScoreTree, mass: float = FOLLOWED_MASS) -> None:
         self.tree = tree
@@ -147,7 +146,7 @@ class CandidateSearch:
         self._open: dict[int, float] = {ROOT: 0.0}
 
     def add(self, node: int, reply: Sequence[int], logprobs: Sequence[Mapping[int, float]]) -> None:
-        """Add the log-probabilities for each token of a reply that continues from a node."""
+        """Add the log-probabilities at each token of a reply that continues from `node`."""
         for token, alternatives in zip(reply, logprobs, strict=False):
             if node in self._open:
                 self._close(node, alternatives)
@@ -172,24 +171,24 @@ class CandidateSearch:
         return by_mass
 
     def logprobs(self) -> tuple[float, ...]:
-        """Return `Completion.candidate_logprobs`; unknown branches are -inf."""
+        """Return `Completion.candidate_logprobs`. Unexplored branches are -inf."""
         return self.tree.logprobs(self._steps)
 
 
 def longest_candidate(reply: str, candidates: Sequence[str]) -> str | None:
-    """Return the longest candidate that the reply starts with."""
+    """Return the longest candidate that the reply starts with, if any."""
     return max((candidate for candidate in candidates if reply.startswith(candidate)), key=len, default=None)
 
 
 class CandidateTokenizer:
-    """Tokenises replies in the context of a prompt."""
+    """Tokenises replies as continuations of a prompt."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._trees: dict[tuple[str, tuple[str, ...]], ScoreTree] = {}
 
     def tree(self, prompt: str, replies: tuple[str, ...]) -> ScoreTree:
-        """Return the tree of replies to this prompt."""
+        """Return the token tree for replies to this prompt."""
         key = (prompt[-_TAIL_CHARACTERS:], replies)
         if key not in self._trees:
             self._trees[key] = build_tree(self._ids_after(*key))
@@ -202,7 +201,7 @@ class CandidateTokenizer:
             if not all_ids[index]:
                 [all_ids[index]] = self._ids([reply])
             if not all_ids[index]:
-                raise EngineError(f"candidate {reply!r} has no tokens")
+                raise EngineError(f"the tokenizer returns no tokens for the candidate {reply!r}")
         return all_ids
 
     def _ids(self, texts: list[str]) -> list[list[int]]:

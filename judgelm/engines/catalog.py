@@ -13,17 +13,17 @@ from judgelm.machine import usable_gpus
 from judgelm.package import install_hint
 
 GPU_FACTORS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-"""vLLM arguments that multiply to the number of GPUs."""
+"""vLLM arguments whose product is the number of GPUs."""
 
 
 def load_engine(name: str, options: EngineOptions) -> Engine:
-    """Load an engine. For `auto`, `choose_engine` selects one."""
+    """Load an engine."""
     if name == "auto":
         name, _ = choose_engine()
     check_engine(name)
     if options.engine_args and name in ("scripted", "transformers"):
         names = ", ".join(options.engine_args)
-        raise ConfigError(f"the {name} engine takes no engine arguments, but got {names}; remove them")
+        raise ConfigError(f"the {name} engine does not accept engine arguments; remove {names}")
     engine = ENGINES[name](options)
     release_openmp_threads()  # the engine may run in another thread
     return engine
@@ -36,11 +36,11 @@ def check_engine(name: str) -> None:
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """Resolve `dtype: auto` once for all workers. Also return a note, if any."""
+    """Resolve `dtype: auto` once for all workers. Also return a note, which may be empty."""
     missing = ""
     if name == "auto":
         name, reason = choose_engine()
-        missing = reason if name == "transformers" and visible_gpus() else ""  # there are GPUs, but no vLLM
+        missing = reason if name == "transformers" and visible_gpus() else ""  # GPUs are available, but vLLM is not
     if options.dtype != "auto" or name not in ("transformers", "vllm"):
         return options, missing
     from judgelm.engines.model_files import load_config, split_adapter
@@ -66,14 +66,14 @@ def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, s
 
 
 def choose_engine() -> tuple[str, str]:
-    """Return the engine for `auto` and the reason."""
+    """Return the engine that `auto` selects, and the reason."""
     devices = visible_gpus()
     if importlib.util.find_spec("vllm") is None:
-        finding = f"torch sees {devices} CUDA device(s), but vllm is not installed; run: {install_hint('vllm')}"
+        finding = f"found {devices} CUDA device(s), but vllm is not installed; run: {install_hint('vllm')}"
         return "transformers", finding if devices else "vllm is not installed"
     if not devices:
-        return "transformers", "torch sees no CUDA device; on a CPU transformers is as fast and starts immediately"
-    return "vllm", f"vllm is installed and torch sees {devices} CUDA device(s)"
+        return "transformers", "no CUDA device found; on a CPU, transformers is as fast as vLLM and starts immediately"
+    return "vllm", f"vllm is installed, and {devices} CUDA device(s) were found"
 
 
 def visible_gpus() -> int:
@@ -83,7 +83,7 @@ def visible_gpus() -> int:
 
 
 def gpus_each(name: str, options: EngineOptions) -> int:
-    """Return the number of GPUs used by each engine."""
+    """Return the number of GPUs that one engine uses."""
     if name not in MODEL_ENGINES or options.device == "cpu":
         return 0
     return math.prod(_size(options, factor) for factor in GPU_FACTORS)
@@ -102,7 +102,7 @@ def unused_gpus_note(visible: int, used: int) -> str:
         return ""
     all_used = visible // used * used
     return (
-        f"GPUs: using {used} of {visible}; for {all_used // used} replicas, pass --gpus {all_used} to judgelm-batch "
+        f"GPUs: using {used} of {visible}; to run {all_used // used} replicas, pass --gpus {all_used} to judgelm-batch "
         f"or judgelm serve (in Python: cluster=RayCluster(gpus={all_used}))"
     )
 

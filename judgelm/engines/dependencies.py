@@ -16,12 +16,12 @@ def require(module: str, *, extra: str) -> None:
 
 
 def require_local() -> None:
-    """Check that torch is installed."""
+    """Raise a MissingExtraError if torch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError(
-            f"torch is not installed; to run models on this machine, run: {install_hint('local')}\n"
-            "You do not need torch for an OpenAI-compatible server: "
-            "--engine openai --engine-arg base_url=URL --model NAME"
+            f"torch is not installed; to run models locally, run: {install_hint('local')}\n"
+            "OpenAI-compatible servers do not require torch: "
+            "use --engine openai --engine-arg base_url=URL --model NAME"
         )
 
 
@@ -30,7 +30,7 @@ def require_version(distribution: str) -> None:
     try:
         installed, declared = version(distribution), requires("judgelm") or []
     except PackageNotFoundError:
-        return  # judgelm is run from source, or `require` reports the missing package
+        return  # judgelm runs from source, or the package is missing, which `require` reports
     for requirement in map(Requirement, declared):
         lowest = [part for part in requirement.specifier if part.operator == ">="]
         if requirement.name == distribution and not all(part.contains(installed, prereleases=True) for part in lowest):

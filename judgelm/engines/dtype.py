@@ -1,7 +1,7 @@
-"""Resolve `--dtype auto`, by default to the checkpoint's format.
+"""Resolve `--dtype auto`. The default is the checkpoint's own dtype.
 
-On CUDA devices, float32 checkpoints run in bfloat16. On CPUs, judgelm times matrix products and uses float32 if 16-bit
-products are clearly slower and the weights fit. Float16 and quantised GGUF weights may be rounded to bfloat16.
+On CUDA devices, float32 checkpoints run in bfloat16. On CPUs, judgelm benchmarks matrix products. It uses float32 if
+16-bit products are clearly slower and the float32 weights fit in memory.
 """
 
 import time
@@ -20,11 +20,11 @@ from judgelm.engines.memory import available_bytes as available_bytes  # for tra
 from judgelm.engines.weights import all_parameters
 
 _FLAGS = {"bfloat16": {"avx512_bf16", "amx_bf16", "bf16"}, "float16": {"avx512_fp16", "amx_fp16", "asimdhp"}}
-"""Linux names of CPU features on x86-64 and Arm."""
+"""CPU feature flags on x86-64 and Arm."""
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _MIN_SPEEDUP = 1.5
 _WEIGHTS_SHARE = 0.8
-"""Maximum share of free memory. The KV cache and activations need the rest."""
+"""Maximum share of free memory to use for weights."""
 _ROWS, _SIDES, _ROUNDS = 128, (256, 1024), 5
 _WIDE_BYTES = 1 << 30
 
@@ -34,7 +34,7 @@ TORCH_HAS_BFLOAT16: Callable[[], bool] = partial(torch.cuda.is_bf16_supported, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DtypeChoice:
-    """The dtype to load (`auto` if unknown) and a note for the user."""
+    """The dtype to load the weights in (`auto` if unknown) and a note for the user."""
 
     dtype: str
     note: str = ""
@@ -49,9 +49,9 @@ def resolve_dtype(
     reserved_bytes: int = 0,
     has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16,
 ) -> DtypeChoice:
-    """Resolve `options.dtype` on this machine. On a CPU, measuring takes about 0.1 seconds.
+    """Resolve `options.dtype` for this machine. On a CPU, this may run a benchmark that takes about 0.1 seconds.
 
-    `reserved_bytes` is unavailable to weights. `has_bfloat16` is only called if needed.
+    `reserved_bytes` are not available for weights.
     """
     stored = stored_dtype(base, config)
     quantized = options.quantization is not None or getattr(config, "quantization_config", None) is not None
@@ -76,28 +76,28 @@ def resolve_dtype(
 
 
 def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:
-    """Return the requested format and a note if the CPU emulates it."""
+    """Return the requested dtype, with a note if emulation on this CPU makes it slow."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
     finding = slowness(dtype, measure(), flags)
-    return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as requested ({finding} than float32)" if finding else "")
+    return DtypeChoice(dtype=dtype, note=f"dtype: {dtype}, as requested ({finding})" if finding else "")
 
 
 def choose_gpu_dtype(stored: str | None, has_bfloat16: Callable[[], bool]) -> DtypeChoice:
-    """Return the checkpoint's format, or bfloat16 for float32 if supported."""
+    """Return the checkpoint's dtype, or bfloat16 for float32 checkpoints if the GPU supports it."""
     if stored != "float32":
         return DtypeChoice(dtype=stored or "auto")
     if not has_bfloat16():
-        note = "dtype: float32, the checkpoint's (this GPU has no bfloat16; --dtype float16 halves the memory)"
+        note = "dtype: float32 (this GPU does not support bfloat16; use --dtype float16 to halve memory usage)"
         return DtypeChoice(dtype="float32", note=note)
-    note = "dtype: bfloat16 (the checkpoint's float32, rounded; --dtype float32 keeps it)"
+    note = "dtype: bfloat16 (rounded from a float32 checkpoint; use --dtype float32 to keep full precision)"
     return DtypeChoice(dtype="bfloat16", note=note)
 
 
 def choose_cpu_dtype(
     stored: str, seconds: Mapping[str, float], flags: frozenset[str], *, weights: int | None, free_bytes: int
 ) -> DtypeChoice:
-    """Choose the format for a 16-bit checkpoint. `seconds` is the measured time by format."""
+    """Choose the dtype for a 16-bit checkpoint. `seconds` maps each dtype to its measured time."""
     measured = slowness(stored, seconds, flags)
     if not measured:
         speed = seconds["float32"] / seconds[stored]
@@ -107,8 +107,8 @@ def choose_cpu_dtype(
         if stored == "float16" and (faster := seconds["float32"] / seconds["bfloat16"]) >= _MIN_SPEEDUP:
             hint = f"; --dtype bfloat16 rounds the weights and is {faster:.1f}x faster"
         return DtypeChoice(dtype="float32", note=f"dtype: float32 ({measured}{hint})")
-    size = "an unknown size" if weights is None else f"{4 * weights / 1e9:.1f} GB"
-    unfit = f"{measured} than float32, which needs {size}; {max(0, free_bytes) / 1e9:.1f} GB are free"
+    size = "an unknown amount of memory" if weights is None else f"{4 * weights / 1e9:.1f} GB"
+    unfit = f"{measured}, which needs {size}; {max(0, free_bytes) / 1e9:.1f} GB are free"
     if stored == "float16" and seconds["float16"] / seconds["bfloat16"] >= _MIN_SPEEDUP:
         return DtypeChoice(dtype="bfloat16", note=f"dtype: bfloat16, which rounds the weights ({unfit})")
     return DtypeChoice(dtype=stored, note=f"dtype: {stored} ({unfit})")
@@ -120,26 +120,26 @@ def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) ->
     if slower < _MIN_SPEEDUP:
         return ""
     why = f"this CPU has no {dtype} instructions; " if flags and not flags & _FLAGS[dtype] else ""
-    return f"{why}{dtype} products measured {slower:.1f}x slower"
+    return f"{why}{dtype} matrix products are {slower:.1f}x slower than float32"
 
 
 def wide_note(half: str | None, weights: int | None) -> str:
-    """Suggest a 16-bit format for a large float32 checkpoint."""
+    """Suggest a 16-bit dtype for a large float32 checkpoint."""
     if half is None or weights is None or 4 * weights < _WIDE_BYTES:
         return ""
     return (
-        f"dtype: float32, the checkpoint's: {4 * weights / 1e9:.1f} GB of weights; --dtype {half} needs "
+        f"dtype: float32, as in the checkpoint ({4 * weights / 1e9:.1f} GB of weights); --dtype {half} needs "
         f"{2 * weights / 1e9:.1f} GB and is faster, as is a checkpoint saved in {half}"
     )
 
 
 def half_format(device: str, flags: frozenset[str]) -> str | None:
-    """Return the 16-bit format with native CPU support, if any."""
+    """Return the 16-bit dtype with native CPU support, if any."""
     return "bfloat16" if device == "cpu" and flags & _FLAGS["bfloat16"] else None
 
 
 def stored_dtype(base: str, config: Any) -> str | None:
-    """Return the checkpoint's format. Quantised GGUF weights are treated as bfloat16."""
+    """Return the checkpoint's dtype. Quantised GGUF weights are treated as bfloat16."""
     if (gguf := gguf_record(base)) is not None and gguf.quantised:
         return "bfloat16"
     for part in (config, config.get_text_config()):
@@ -150,13 +150,13 @@ def stored_dtype(base: str, config: Any) -> str | None:
             with safe_open(path, "pt") as file:
                 kinds = [_STORED.get(file.get_slice(name).get_dtype()) for name in file.keys()]  # noqa: SIM118
         except (OSError, SafetensorError):
-            return None  # loading the weights reports the error
+            return None  # the error is reported when the weights are loaded
         return next(filter(None, kinds), None)
     return None
 
 
 def measure_products(config: Any) -> dict[str, float]:
-    """Return the minimum single-threaded time of a typical matrix product by format, in seconds."""
+    """Return the minimum time in seconds for a typical single-threaded matrix product, by dtype."""
     text = config.get_text_config()
     low, high = _SIDES
     width = min(high, max(low, int(getattr(text, "hidden_size", None) or high)))
@@ -164,7 +164,7 @@ def measure_products(config: Any) -> dict[str, float]:
     rows, weight = torch.randn(_ROWS, width), torch.randn(inner, width)
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
     pairs = {name: (rows.to(dtype), weight.to(dtype)) for name, dtype in dtypes.items()}
-    precise = time.get_clock_info("thread_time").resolution < 1e-5  # Windows has 64 ticks per second
+    precise = time.get_clock_info("thread_time").resolution < 1e-5  # Windows only has 64 ticks per second
     clock = time.thread_time if precise else time.perf_counter
     best = dict.fromkeys(pairs, float("inf"))
     threads = torch.get_num_threads()
@@ -191,6 +191,6 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def this_cpu_flags() -> frozenset[str]:
-    """Return this CPU's flags, if known."""
+    """Return this CPU's feature flags, if known."""
     path = Path("/proc/cpuinfo")
     return cpu_flags(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else frozenset()

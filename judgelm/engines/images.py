@@ -1,4 +1,4 @@
-"""Read and process images from files and `data:` URLs, but never from the network."""
+"""Load and process images from files and `data:` URLs. Images are never downloaded."""
 
 import base64
 import binascii
@@ -24,13 +24,13 @@ _DAMAGE = (
 )
 """Errors that PIL raises for damaged files, depending on the format."""
 _URL_FORMATS = ("AVIF", "BMP", "GIF", "ICO", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
-"""URLs may be untrusted, and PIL runs external programs for other formats, such as EPS."""
+"""Formats allowed in `data:` URLs, which may be untrusted: PIL runs external programs for formats such as EPS."""
 _MAX_CACHED = 64
 _TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids"})
 
 
 def read_image(source: str) -> Any:
-    """Read an image as an RGB PIL image."""
+    """Load an image and convert it to RGB."""
     from PIL import Image, UnidentifiedImageError  # only needed for images
 
     if source.startswith(_REMOTE):
@@ -42,16 +42,16 @@ def read_image(source: str) -> Any:
     except UnidentifiedImageError as error:
         raise ImageError(f"{_named(source)}: unknown image format; save it as PNG or JPEG") from error
     except (*_DAMAGE, Image.DecompressionBombError) as error:
-        raise ImageError(f"{_named(source)}: the image cannot be read: {error}; check the file") from error
+        raise ImageError(f"{_named(source)}: cannot decode the image: {error}; check the file") from error
 
 
 def image_url(source: str) -> str:
-    """Return the image's URL. Files become `data:` URLs."""
+    """Return a URL for the image. Files are encoded as `data:` URLs."""
     if source.startswith((*_REMOTE, "data:")):
         return source
     kind = mimetypes.guess_type(source)[0] or ""
     if not kind.startswith("image/"):
-        raise ImageError(f"{_named(source)}: the file has no image extension, such as .png or .jpg; rename it")
+        raise ImageError(f"{_named(source)}: expected an image extension, such as .png or .jpg; rename the file")
     return f"data:{kind};base64,{base64.b64encode(image_bytes(source)).decode()}"
 
 
@@ -62,12 +62,14 @@ def image_bytes(source: str) -> bytes:
             return Path(source).read_bytes()
         head, comma, body = source.partition(",")
         if not comma:
-            raise ImageError(f"{_named(source)}: the data: URL has no comma; write data:image/png;base64,...")
+            raise ImageError(f"{_named(source)}: the data: URL has no comma; expected data:image/png;base64,...")
         return base64.b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
     except OSError as error:
-        raise ImageError(f"{_named(source)}: cannot read: {error.strerror or error}; check the path") from error
+        raise ImageError(
+            f"{_named(source)}: cannot open the file: {error.strerror or error}; check the path"
+        ) from error
     except binascii.Error as error:
-        raise ImageError(f"{_named(source)}: invalid base64: {error}; encode it again") from error
+        raise ImageError(f"{_named(source)}: invalid base64: {error}; encode the image again") from error
 
 
 def _named(source: str) -> str:
@@ -76,7 +78,7 @@ def _named(source: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ProcessedImage:
-    """A PIL image, its prompt text, and the processor's arrays (batch size 1)."""
+    """A PIL image, its text in the prompt, and the processor's outputs (batch size 1)."""
 
     picture: Any
     text: str
@@ -100,27 +102,29 @@ class Vision:
                 base, revision=options.revision, trust_remote_code=options.trust_remote_code
             )
         except (OSError, ValueError, KeyError, ImportError, AttributeError) as error:
-            # without torchvision, transformers raises AttributeError for processors that also read videos
+            # without torchvision, transformers raises AttributeError for processors that also support videos
             way_out = "copy processor_config.json and preprocessor_config.json from the original model"
             if importlib.util.find_spec("torchvision") is None:
                 way_out += "; some processors need torchvision"
             raise ModelError(f"{base}: cannot load the image processor: {first_line(error)}; {way_out}") from error
         if getattr(processor, "image_token", None) is None or not hasattr(processor, "image_processor"):
-            raise ModelError(f"{base}: the image processor has no image token; use a server with --engine openai")
+            raise ModelError(
+                f"{base}: the processor has no image token; run the model on a server and use --engine openai"
+            )
         return cls(processor)
 
     @property
     def placeholder(self) -> str:
-        """Image placeholder in the chat template."""
+        """The image placeholder used in the chat template."""
         return str(self._processor.image_token)
 
     @property
     def token_id(self) -> int:
-        """Id of the token that the model replaces with image features."""
+        """The id of the token that the model replaces with image features."""
         return int(self._processor.image_token_id)
 
     def text_of(self, image: str) -> str:
-        """Return the image's prompt text."""
+        """Return the image's text in the prompt."""
         return self.process(image).text
 
     def _process(self, image: str) -> ProcessedImage:
@@ -130,11 +134,11 @@ class Vision:
             alone = self._processor(images=[picture], text=marks, return_tensors="pt", add_special_tokens=False)
         except (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError) as error:  # such as 1 x 1000 pixels
             size = f"{picture.width} x {picture.height} pixels"
-            raise ImageError(f"the model's processor rejects an image of {size}: {first_line(error)}") from error
+            raise ImageError(f"the image processor failed for an image of {size}: {first_line(error)}") from error
         ids = alone["input_ids"][0].tolist()
         tokenizer = self._processor.tokenizer
         text = str(tokenizer.decode(ids, skip_special_tokens=False))
         if list(tokenizer(text, add_special_tokens=False)["input_ids"]) != ids:
-            raise ImageError("the processor's image text does not tokenise back to its tokens; use --engine vllm")
+            raise ImageError("the image tokens change when they are decoded and tokenised again; use --engine vllm")
         pixels = {name: value for name, value in alone.items() if name not in _TEXT_INPUTS}
         return ProcessedImage(picture=picture, text=text, pixels=pixels)

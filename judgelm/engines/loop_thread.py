@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines in a thread. `close` cancels unfinished coroutines."""
+    """Runs coroutines in a background thread."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -18,7 +18,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a coroutine and wait for its result. An interruption cancels it."""
+        """Run a coroutine and wait for its result."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(timeout_s)
@@ -43,7 +43,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(begin)
 
     def cancel(self, key: Hashable) -> None:
-        """Cancel a started coroutine."""
+        """Cancel the coroutine with this key."""
 
         def end() -> None:
             if (task := self._tasks.get(key)) is not None:

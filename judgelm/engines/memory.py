@@ -7,12 +7,11 @@ import psutil
 
 
 def available_bytes(root: Path = Path("/")) -> int:
-    """Return the memory available without swapping, within the process's control groups."""
+    """Return the memory available without swapping, within the limits of the process's cgroups."""
     return max(0, min([int(psutil.virtual_memory().available), *_left_by_groups(root)]))
 
 
 def _left_by_groups(root: Path) -> Iterator[int]:
-    """Yield the free bytes under each limit. Cached files count as free."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -28,7 +27,7 @@ def _left_by_groups(root: Path) -> Iterator[int]:
             continue
         group = mount / path.lstrip("/")
         for folder in (group, *group.parents):
-            if folder.is_relative_to(mount):  # in a container, the path is often the host's and only the mount exists
+            if folder.is_relative_to(mount):  # in a container, the path is often the host's, and only the mount exists
                 yield from _left(folder, *names)
 
 

@@ -1,4 +1,4 @@
-"""judgelm's cache folder: `$JUDGELM_CACHE` or `~/.cache/judgelm`."""
+"""The cache folder: `$JUDGELM_CACHE`, or `~/.cache/judgelm` by default."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ CACHE_VARIABLE = "JUDGELM_CACHE"
 
 
 def cache_root() -> Path:
-    """Return the cache folder, which may not exist."""
+    """Return the cache folder."""
     return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/judgelm").expanduser()
 
 
 def gguf_folder(sha256: str) -> Path:
-    """Return a GGUF file's checkpoint folder. If it exists, it is complete."""
+    """Return the folder for a converted GGUF file. If it exists, it is complete."""
     return cache_root() / "gguf" / sha256

@@ -1,4 +1,4 @@
-"""Read and identify model files."""
+"""Load, check, and hash model files."""
 
 import hashlib
 import math
@@ -42,9 +42,9 @@ _PIECES, _PIECE_BYTES = 256, 64 << 10
 
 
 def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
-    """Return the base model and adapter, replacing GGUF files with checkpoints.
+    """Return the base model and adapter. GGUF files are converted to checkpoints.
 
-    Adapter folders name their base model, and folders with only a judge card their model.
+    For an adapter folder, the base model is taken from its config.
     """
     options = replace(options, model=weights_of(options.model))
     if is_gguf(options.model):
@@ -60,13 +60,15 @@ def split_adapter(options: EngineOptions) -> tuple[str, str | None]:
         try:
             base = parse_json(read_text(config)).get("base_model_name_or_path")
         except (OSError, ValueError, AttributeError) as error:
-            raise ModelError(f"{config}: not a valid adapter config: {error}; restore the adapter's folder") from error
+            raise ModelError(f"{config}: invalid adapter config: {error}; restore the adapter folder") from error
         if not base:
-            raise ModelError(f"{config}: no base model; pass the base as --model and this folder as --adapter")
+            raise ModelError(
+                f"{config}: no base model is specified; pass the base model as --model and this folder as --adapter"
+            )
         _check_base(str(base), options)
         return gguf_checkpoint(base) if is_gguf(base) else str(base), options.model
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise ModelError(f"{options.model}: no config.json in this folder; use a model saved by transformers")
+        raise ModelError(f"{options.model}: config.json not found in this folder; use a model saved by transformers")
     check_gguf_base(options.model, options.adapter)
     return options.model, options.adapter
 
@@ -81,8 +83,9 @@ def check_gguf_base(base: str, adapter: str | None) -> None:
     if record is None or card is None or card.base is None or card.base.gguf_sha256 == record.sha256:
         return
     raise ModelError(
-        f"{adapter}: trained on the GGUF file {card.base.file} (sha256 {card.base.gguf_sha256[:12]}...), not on "
-        f"{record.file} ({record.sha256[:12]}...); pass the adapter's base as --model"
+        f"{adapter}: the adapter was trained on the GGUF file {card.base.file} "
+        f"(sha256 {card.base.gguf_sha256[:12]}...), not on {record.file} ({record.sha256[:12]}...); "
+        "pass the adapter's base model as --model"
     )
 
 
@@ -91,8 +94,8 @@ def cached_base(base: GgufBase, adapter: str) -> str:
     folder = gguf_folder(base.gguf_sha256)
     if not folder.is_dir():
         raise ModelError(
-            f"{adapter}: its base, the GGUF file {base.file} (sha256 {base.gguf_sha256[:12]}...), is not in the cache "
-            f"{cache_root()}; load the file once as a model, or install the adapter's judge (judgelm judges)"
+            f"{adapter}: the base model {base.file} (sha256 {base.gguf_sha256[:12]}...) is not in the cache "
+            f"{cache_root()}; load this GGUF file once as a model, or install the judge with judgelm judges install"
         )
     return str(folder)
 
@@ -103,7 +106,7 @@ def _check_base(base: str, options: EngineOptions) -> None:
     except CardError:
         return  # the adapter's card is used, not the base's
     except ModelError as error:
-        way_out = f"pass the base of this adapter as --model BASE --adapter {options.model}"
+        way_out = f"pass the adapter's base model: --model BASE --adapter {options.model}"
         raise ModelError(f"{error}; {way_out}") from error
 
 
@@ -133,7 +136,7 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
 
 
 def has_reward_head(options: EngineOptions) -> bool:
-    """Return True for a reward model. Unsupported heads raise a ModelError."""
+    """Return True for reward models. Raise a ModelError if the head is not supported."""
     base, adapter = split_adapter(options)
     if adapter is not None and _json_of(adapter, "adapter_config.json", options.revision).get("task_type") == "SEQ_CLS":
         return True
@@ -152,7 +155,6 @@ def has_reward_head(options: EngineOptions) -> bool:
 
 
 def _json_of(source: str, name: str, revision: str | None) -> dict[str, Any]:
-    """Read a JSON object, or return an empty one."""
     try:
         value = parse_json(_file_text(source, name, revision) or "{}")
     except ValueError:
@@ -165,24 +167,24 @@ def _source_options(options: EngineOptions) -> dict[str, Any]:
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
-    """Load the fast tokenizer of the adapter, or else of the model."""
+    """Load the fast tokenizer, preferring the adapter's."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
-        raise ModelError(f"{source}: no tokenizer in this folder; copy tokenizer.json from the base model")
+        raise ModelError(f"{source}: no tokenizer found in this folder; copy tokenizer.json from the base model")
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **_source_options(options))
     except Exception as error:  # the tokenizers library raises plain exceptions
         raise ModelError(f"{source}: cannot load the tokenizer: {tokenizer_finding(source, error)}") from error
     if not tokenizer.is_fast:
-        raise ModelError(f"{source}: the tokenizer is slow; save a fast one (tokenizer.json)")
+        raise ModelError(f"{source}: slow tokenizers are not supported; save a fast tokenizer (tokenizer.json)")
     return tokenizer
 
 
 def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
-    """Reject a tokenizer with more tokens than embeddings."""
+    """Reject a tokenizer with more tokens than the model has embeddings."""
     rows, tokens = int(model.get_input_embeddings().weight.shape[0]), int(tokenizer.vocab_size)
     if tokens > rows:
-        found = f"the tokenizer has {tokens:,} tokens, but the model has embeddings for {rows:,}"
+        found = f"the tokenizer has {tokens:,} tokens, but the model has only {rows:,} embeddings"
         raise ModelError(f"{source}: {found}; use the tokenizer that the model was trained with")
 
 
@@ -191,7 +193,7 @@ def load_config(base: str, options: EngineOptions) -> Any:
     try:
         config = AutoConfig.from_pretrained(base, **_source_options(options))
     except LOAD_ERRORS as error:
-        raise ModelError(f"{base}: cannot read the model's config: {first_line(error)}") from error
+        raise ModelError(f"{base}: cannot load the model's config: {first_line(error)}") from error
     check_config(base, config)
     return config
 
@@ -208,7 +210,7 @@ def check_config(base: str, config: Any) -> None:
 
 
 def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
-    """Return the path of the first NaN, if any."""
+    """Return the dotted path to the first NaN, if any."""
     for key, value in items:
         if isinstance(value, float) and math.isnan(value):
             return str(key)
@@ -219,7 +221,7 @@ def nan_in(items: Iterable[tuple[Any, Any]]) -> str | None:
 
 
 def tokenizer_finding(source: str, error: Exception) -> str:
-    """Explain a tokenizer error. transformers reports sentencepiece errors as tiktoken errors."""
+    """Explain a tokenizer error. transformers reports errors from sentencepiece as tiktoken errors."""
     path = Path(source) / "tokenizer.model"
     if not path.is_file() or path.with_suffix(".json").is_file():
         return first_line(error)
@@ -232,7 +234,7 @@ def tokenizer_finding(source: str, error: Exception) -> str:
 
 
 def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
-    """Return the smallest stated context window in tokens."""
+    """Return the smallest configured context window, in tokens."""
     stated = {
         "config.json: max_position_embeddings": getattr(config.get_text_config(), "max_position_embeddings", None),
         "tokenizer_config.json: model_max_length": tokenizer.model_max_length,
@@ -240,10 +242,10 @@ def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
     }
     for place, tokens in stated.items():
         if tokens is not None and not (isinstance(tokens, int | float) and tokens >= 0):  # also rejects NaN
-            raise ModelError(f"{options.model}: {place} is {tokens!r}, not a number of tokens; correct it")
+            raise ModelError(f"{options.model}: {place} is {tokens!r}; expected a token count")
     known = [int(tokens) for tokens in stated.values() if tokens and tokens < 10**9]
     if not known:
-        raise ModelError(f"{options.model}: unknown context window; pass --max-model-len")
+        raise ModelError(f"{options.model}: the context window is unknown; set it with --max-model-len")
     return min(known)
 
 
@@ -256,7 +258,7 @@ def eos_ids(generation_config: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[str, Any]:
-    """Return the model's hash, or its hub id and revision."""
+    """Return the fields that identify a model."""
     identity: dict[str, Any] = {"path": base, "sha": _folder_sha(base), "revision": options.revision}
     cached = None if identity["sha"] else try_to_load_from_cache(base, "config.json", revision=options.revision)
     if isinstance(cached, str):
@@ -266,18 +268,18 @@ def identity_of(base: str, adapter: str | None, options: EngineOptions) -> dict[
     if adapter is not None:
         identity |= adapter_identity(adapter)
         card = _adapter_card(adapter)
-        if card is not None and card.base is not None and record is not None:  # other weights would be another judge
+        # with different weights, it is a different judge
+        if card is not None and card.base is not None and record is not None:
             identity["judge"] = card.name
     return {key: value for key, value in identity.items() if value is not None}
 
 
 def adapter_identity(adapter: str) -> dict[str, Any]:
-    """Return the adapter's fields in a model's identity."""
+    """Return the fields that identify an adapter."""
     return {"adapter": adapter, "adapter_sha": _folder_sha(adapter)}
 
 
 def _folder_sha(source: str) -> str | None:
-    """Hash config, tokenizer, and weights. For large files, hash the size and 256 pieces."""
     folder = Path(source)
     if not folder.is_dir():
         return None
@@ -304,8 +306,8 @@ def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncato
     tokenizer: Any = truncator.tokenizer
     if has_tokenizer(adapter):
         if (own := load_tokenizer(base, adapter, EngineOptions(model=base))).get_vocab() != tokenizer.get_vocab():
-            finding = "its vocabulary differs from the base model's, so it cannot share an engine"
-            raise ModelError(f"{adapter}: {finding}; serve it alone")
+            finding = "its vocabulary differs from the base model's, so the two cannot share an engine"
+            raise ModelError(f"{adapter}: {finding}; serve this adapter by itself")
         tokenizer = own
     card = find_card(adapter)
     window = truncator.window if card is None or card.window is None else min(card.window, truncator.window)
@@ -314,7 +316,7 @@ def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncato
 
 @contextmanager
 def without_progress_bars() -> Iterator[None]:
-    """Disable transformers' progress bars."""
+    """Temporarily disable transformers' progress bars."""
     shown = hf_logging.is_progress_bar_enabled()
     hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

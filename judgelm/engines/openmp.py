@@ -5,9 +5,9 @@ import os
 
 
 def release_openmp_threads() -> None:
-    """Stop the calling thread's OpenMP threads. The next torch operation restarts them.
+    """Stop the calling thread's OpenMP threads. The next torch operation starts new ones.
 
-    If threads outnumber cores, GNU OpenMP slows down forward passes by up to 30 %.
+    With more threads than cores, GNU OpenMP slows down forward passes by up to 30 %.
     """
     try:
         openmp = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)

@@ -24,7 +24,7 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
     """Truncate and tokenise a request, or return a failed completion.
 
     Raises:
-        ConfigError: see `Truncator.truncate`. Only raised for template prompts.
+        ConfigError: if truncation fails for a template prompt. See `Truncator.truncate`.
     """
     sampling = request.sampling
     reserve = sampling.max_tokens if sampling.reserve is None else sampling.reserve
@@ -39,7 +39,7 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
         return Completion.failed(request.key, tokenized.why, reason)
     room = truncator.window - len(tokenized.ids)
     if room < 1:
-        why = f"the prompt fills the window of {truncator.window} tokens and leaves no room for the reply"
+        why = f"the prompt fills the context window of {truncator.window} tokens and leaves no room for the reply"
         return Completion.failed(request.key, why, "too_long", truncations=tokenized.truncations)
     if room < sampling.max_tokens:
         request = replace(request, sampling=replace(sampling, max_tokens=room))
@@ -47,10 +47,12 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
 
 
 def check_head(request: Request, *, rewards: bool) -> None:
-    """Check that a reward or text request matches the model."""
+    """Check that the request matches the model's head."""
     if request.reward != rewards:
-        wanted, has = ("a reward", "only writes text") if request.reward else ("a reply", "only returns rewards")
-        raise EngineError(f"request {request.key} asks for {wanted}, but the model {has}; use another model or mode")
+        wanted, has = ("a reward", "only generates text") if request.reward else ("a reply", "only returns rewards")
+        raise EngineError(
+            f"request {request.key} requires {wanted}, but the model {has}; use a different model or mode"
+        )
 
 
 def refuse_images(request: Request, why: str) -> None:
@@ -62,7 +64,7 @@ def refuse_images(request: Request, why: str) -> None:
 def decode_reply(
     ids: list[int], sampling: Sampling, tokenizer: "Tokenizer", eos_ids: frozenset[int]
 ) -> tuple[str, FinishReason | None]:
-    """Decode a reply. The finish reason is None if it is unfinished."""
+    """Decode a reply. The finish reason is None if the reply is unfinished."""
     text = tokenizer.decode(ids, skip_special_tokens=True)
     if ids[-1] in eos_ids:
         return text, "stop"

@@ -32,11 +32,10 @@ class ScriptedEngine:
     """Returns replies from a script.
 
     Args:
-        script: a function of the prompt, or a mapping from `question|answer|answer` (`question|reference|answer|answer`
-            with a reference) to the reply, where `*` is the default. If `*` is the only key and its reply contains
-            scores (`8 6`), their number is adapted to the candidates.
+        script: a function that returns the reply to a prompt, or a mapping from `question|answer|answer` (with a
+            reference, `question|reference|answer|answer`) to the reply. The key `*` matches all other prompts. If it
+            is the only key and the reply starts with scores (`8 6`), the number of scores is adapted to the candidates.
         max_in_flight: see `Engine`.
-        thinking: the thinking settings.
     """
 
     supports_grammar = False
@@ -50,14 +49,14 @@ class ScriptedEngine:
 
     @classmethod
     def load(cls, options: EngineOptions) -> "ScriptedEngine":
-        """Load a JSON script, or use `--model` as the reply."""
+        """Load a JSON script, or use the value of `--model` as the reply."""
         path, thinking = Path(options.model), thinking_policy(options, window=None, resumes=False)
         if path.suffix != ".json":
             return cls({"*": options.model.replace("\\n", "\n")}, thinking=thinking)
         try:
             script = parse_json(read_text(path, MAX_WHOLE_BYTES))
         except (OSError, ValueError) as error:
-            raise ModelError(f"{path}: cannot read the script: {error}") from error
+            raise ModelError(f"{path}: cannot load the script: {error}") from error
         if not isinstance(script, dict) or not all(isinstance(reply, str) for reply in script.values()):
             raise ModelError(f"{path}: the script must be a JSON object that maps prompt strings to reply strings")
         return cls(script, thinking=thinking)
@@ -80,12 +79,12 @@ class ScriptedEngine:
         return {}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop requests."""
+        """Cancel requests."""
         dropped = set(keys)
         self.waiting = deque(request for request in self.waiting if request.key not in dropped)
 
     def describe(self) -> dict[str, Any]:
-        """Return the script's hash or the function's name."""
+        """See `Engine`."""
         if callable(self._script):
             script = getattr(self._script, "__qualname__", "function")
         else:

@@ -1,4 +1,4 @@
-"""Engine views for servers and adapters."""
+"""Engine wrappers for servers and adapters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ class EngineView:
 
     @property
     def max_in_flight(self) -> int:
-        """See `Engine`. It may change for a cluster."""
+        """See `Engine`."""
         return self._engine.max_in_flight
 
     def close(self) -> None:
@@ -60,14 +60,14 @@ class PerRequestFailures(EngineView):
         return refused or self._engine.collect(timeout_s)
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop requests."""
+        """Cancel requests."""
         dropped = set(keys)
         self._refused = [completion for completion in self._refused if completion.key not in dropped]
         self._engine.abort(dropped)
 
 
 class AdapterView(EngineView):
-    """Assigns requests to an adapter. Only one view per engine may run."""
+    """Assigns requests to an adapter. Only one view of an engine may be active at a time."""
 
     def __init__(self, engine: Engine, adapter: str) -> None:
         from judgelm.engines.model_files import adapter_identity  # loads transformers
@@ -83,6 +83,6 @@ class AdapterView(EngineView):
         self._engine.submit([replace(request, adapter=self.adapter) for request in requests])
 
     def describe(self) -> dict[str, Any]:
-        """Return the engine's description with the adapter."""
+        """Return the engine's description, including the adapter."""
         description = self._engine.describe()
         return description | {"model": description["model"] | self._identity}

@@ -1,4 +1,4 @@
-"""Check weight files before a library reads them."""
+"""Check weight files before a library loads them."""
 
 import os
 import pickle
@@ -30,14 +30,14 @@ _KINDS = (("model*.safetensors", "pytorch_model*.bin"), ("adapter_model.safetens
 _IN_ORDER = (
     "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json",
 )  # fmt: skip
-"""transformers reads the first of these that exists."""
+"""transformers loads the first of these files that exists."""
 _BLOCKED = re.compile(r"GLOBAL (\S+)|function (<.+?>)")
 _POINTER = b"version https://git-lfs"
-_USE_SAFETENSORS = "use a copy of the model in safetensors"
+_USE_SAFETENSORS = "use a safetensors copy of the model"
 
 
 def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
-    """Return the first weight with NaN or infinity. 8-bit weights are skipped."""
+    """Return the name of the first weight that contains NaN or infinity. 8-bit weights are skipped."""
     for name, weight in weights:
         if weight.numel() and not weight.is_meta and weight.dtype in _FINITE_FORMATS:
             low, high = torch.aminmax(weight.detach())  # one pass without a copy; NaN propagates to both
@@ -47,7 +47,7 @@ def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
-    """Count parameters, shared ones once. None if the model type is unknown."""
+    """Count the parameters. Shared parameters count once. Return None if the model type is unknown."""
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         build: Any = kind.from_config  # untyped in transformers
         try:
@@ -61,11 +61,11 @@ def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterVocabulary:
-    """Embeddings in an adapter's weights.
+    """The embeddings in an adapter's weights.
 
     Attributes:
-        rows: vocabulary size used in training, by layer.
-        saved: layers with full embeddings.
+        rows: vocabulary size in training, by layer.
+        saved: layers whose full embeddings are saved.
     """
 
     rows: dict[str, int]
@@ -85,9 +85,9 @@ def check_weights(adapter: str) -> None:
     try:
         name = first_not_finite(_tensors(path))
     except (SafetensorError, OSError):
-        return  # loading the weights reports the error
+        return  # the error is reported when the weights are loaded
     if name is not None:
-        raise ModelError(f"{adapter}: {name} contains NaN or infinity; use another copy, or retrain it")
+        raise ModelError(f"{adapter}: {name} contains NaN or infinity; use another copy, or retrain the adapter")
 
 
 def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
@@ -100,14 +100,14 @@ def adapter_vocabulary(adapter: str) -> AdapterVocabulary:
                 if "lora" not in match["part"]:
                     saved.add(match["layer"])
     except (SafetensorError, OSError):
-        pass  # loading the weights reports the error
+        pass  # the error is reported when the weights are loaded
     return AdapterVocabulary(rows=rows, saved=frozenset(saved))
 
 
 def _weights(adapter: str) -> Path:
     path = weights_file(Path(adapter)) if Path(adapter).is_dir() else _download(adapter)
     if path is None:
-        raise ModelError(f"{adapter}: no weights ({_SAFETENSORS} or {_PICKLED}); use the folder that PEFT saved")
+        raise ModelError(f"{adapter}: no weights found ({_SAFETENSORS} or {_PICKLED}); use the folder that PEFT saved")
     return path
 
 
@@ -115,7 +115,7 @@ def _tensors(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     if path.name == _PICKLED:
         weights = torch.load(path, map_location="cpu", weights_only=True)
         for name, value in weights.items() if isinstance(weights, dict) else ():
-            if isinstance(value, torch.Tensor):  # loading the adapter reports anything else
+            if isinstance(value, torch.Tensor):  # anything else is reported when the adapter is loaded
                 yield str(name), value
         return
     with safe_open(path, "pt") as file:
@@ -135,13 +135,13 @@ def _download(adapter: str) -> Path | None:
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """Return a folder's pickled weights unless it contains safetensors."""
+    """Return a folder's pickled weight files, unless it contains safetensors."""
     kinds = [pickled for safe, pickled in _KINDS if not any(folder.glob(safe))]
     return [path for pickled in kinds for path in sorted(folder.glob(pickled)) if path.is_file()]
 
 
 def check_pickled(source: str, revision: str | None = None) -> None:
-    """Reject unsafe pickles and indexes with outside files. Hub ids are checked in the cache."""
+    """Reject unsafe pickles, and indexes that list files outside the folder. For hub ids, check the cached files."""
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     folder = _folder(source, revision)
     weights = next((folder / name for name in _IN_ORDER if (folder / name).is_file()), None)
@@ -160,13 +160,13 @@ def check_pickled(source: str, revision: str | None = None) -> None:
 
 @contextmanager
 def safe_unpickling(source: str, revision: str | None = None) -> Iterator[None]:
-    """Check pickles and report the rejected file if loading weights fails."""
+    """Check pickles before loading. If loading fails, report which file was rejected."""
     check_pickled(source, revision)
     try:
         yield
     except pickle.UnpicklingError as error:
         check_pickled(source, revision)
-        raise ModelError(f"{source}: its pickled weights contain more than tensors; {_USE_SAFETENSORS}") from error
+        raise ModelError(f"{source}: the pickled weights contain more than tensors; {_USE_SAFETENSORS}") from error
 
 
 def _folder(source: str, revision: str | None) -> Path:
@@ -175,7 +175,7 @@ def _folder(source: str, revision: str | None) -> Path:
     for name in ("config.json", "adapter_config.json"):
         try:
             cached = try_to_load_from_cache(source, name, revision=revision)
-        except ValueError:  # neither a folder nor a hub id; loading reports the error
+        except ValueError:  # neither a folder nor a hub id, which is reported on loading
             break
         if isinstance(cached, str):
             return Path(cached).parent
@@ -186,16 +186,16 @@ def _check_index(index: Path, *, local: bool) -> None:
     for name in sorted(set(_shards(index))):
         path = PureWindowsPath(name)  # splits at / and \
         if path.drive or path.root or ".." in path.parts or not path.name or "\0" in name:
-            raise ModelError(f"{index}: lists the file {name!r} outside this folder (not opened); use another copy")
+            raise ModelError(f"{index}: lists {name!r}, which is outside this folder (not opened); use another copy")
         if local and not (index.parent / name).is_file():
-            raise ModelError(f"{index}: lists the missing file {name}; copy or download the model again")
+            raise ModelError(f"{index}: lists {name}, but the file is missing; copy or download the model again")
 
 
 def _shards(index: Path) -> list[str]:
     try:
         files: list[Any] = list(parse_json(read_text(index))["weight_map"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{index}: no valid weight_map; copy or download the model again") from error
+        raise ModelError(f"{index}: weight_map is missing or invalid; copy or download the model again") from error
     if not files or not all(isinstance(file, str) for file in files):
         raise ModelError(f"{index}: weight_map lists no files; copy or download the model again")
     return files
@@ -210,10 +210,10 @@ def is_lfs_pointer(path: Path) -> bool:
 def _finding(path: Path, error: pickle.UnpicklingError) -> str:
     if blocked := _BLOCKED.search(str(error)):
         call = blocked[1] or blocked[2]
-        return f"reading this pickle would call {call}; it was rejected and nothing was executed; {_USE_SAFETENSORS}"
+        return f"loading this pickle would call {call}; it was rejected, and nothing was run; {_USE_SAFETENSORS}"
     if is_lfs_pointer(path):
         return "this is a Git LFS pointer, not the weights; run: git lfs pull"
-    return f"torch cannot read this file safely (weights_only); download it again, or {_USE_SAFETENSORS}"
+    return f"torch cannot load this file safely (weights_only); download it again, or {_USE_SAFETENSORS}"
 
 
 class WeightsCheck:
@@ -222,5 +222,5 @@ class WeightsCheck:
     model_runner: Any
 
     def first_weight_not_finite(self) -> str | None:
-        """Return the worker's first weight with NaN or infinity."""
+        """See `first_not_finite`."""
         return first_not_finite(self.model_runner.get_model().named_parameters())

@@ -47,7 +47,7 @@ def test_unsafe_pickle_is_rejected_without_running_it(copy, tmp_path, zipped):
     weights = torch.load(copy / SHARD, weights_only=True)
     harmful = weights | {"extra": Executed(tmp_path / "executed")}
     torch.save(harmful, copy / SHARD, _use_new_zipfile_serialization=zipped)
-    with pytest.raises(ModelError, match=rf"{SHARD}: reading this pickle would call posix.mkdir; .*rejected"):
+    with pytest.raises(ModelError, match=rf"{SHARD}: loading this pickle would call posix.mkdir; .*rejected"):
         load_engine("transformers", EngineOptions(model=str(copy)))
     assert not (tmp_path / "executed").exists()
     torch.load(copy / SHARD, weights_only=False)  # unsafe loading runs it
@@ -57,10 +57,10 @@ def test_unsafe_pickle_is_rejected_without_running_it(copy, tmp_path, zipped):
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", ".*Git LFS pointer.*git lfs pull"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:", ".*Git LFS pointer.*; run: git lfs pull"),
         (b"PK\x03\x04 torn", "damaged or incomplete; download it again"),
         (b"", "damaged or incomplete; download it again"),
-        (b"<html>", r"torch cannot read .*\(weights_only\)"),
+        (b"<html>", r"torch cannot load .*\(weights_only\)"),
     ],
 )
 def test_damaged_pickle_is_rejected(copy, content, finding):
@@ -100,18 +100,18 @@ def index_of(*files):
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        (index_of("../../../../etc/passwd"), r"'\.\./.*passwd' outside this folder"),
-        (index_of("/etc/passwd"), "'/etc/passwd' outside this folder"),
+        (index_of("../../../../etc/passwd"), r"'\.\./.*passwd', which is outside this folder"),
+        (index_of("/etc/passwd"), "'/etc/passwd', which is outside this folder"),
         (index_of("x\\..\\..\\y"), "outside this folder"),
         (index_of("C:y.safetensors"), "outside this folder"),
         (index_of("."), "outside this folder"),
         (index_of("x\0"), "outside this folder"),
-        (index_of("model-9.safetensors"), r"lists the missing file model-9\.safetensors"),
+        (index_of("model-9.safetensors"), r"lists model-9\.safetensors, but the file is missing"),
         (index_of(), "weight_map lists no files"),
         (index_of(3), "weight_map lists no files"),
-        ('{"metadata": {}, "weight_map": ["a"]}', r"no valid weight_map"),
-        ("[]", "no valid weight_map"),
-        ("[" * 100_000, "no valid weight_map"),
+        ('{"metadata": {}, "weight_map": ["a"]}', "weight_map is missing or invalid"),
+        ("[]", "weight_map is missing or invalid"),
+        ("[" * 100_000, "weight_map is missing or invalid"),
     ],
 )
 @pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])

@@ -67,7 +67,7 @@ def test_json_nested_beyond_measure_or_of_another_kind_is_refused(tmp_path, cont
         path.write_text(content)
     with pytest.raises(ModelError, match=r"script\.json: "):
         ScriptedEngine.load(EngineOptions(model=str(script)))
-    with pytest.raises(ModelError, match=r"adapter_config\.json: not a valid adapter config: "):
+    with pytest.raises(ModelError, match=r"adapter_config\.json: invalid adapter config: "):
         split_adapter(EngineOptions(model=str(adapter)))
 
 

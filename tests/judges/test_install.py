@@ -214,7 +214,7 @@ def test_the_base_is_the_checkpoint_in_the_cache(adapter_on_gguf, tiny_model, tm
 
 
 def test_a_base_that_is_not_in_the_cache_is_named(adapter_on_gguf):
-    with pytest.raises(ModelError, match=r"its base, the GGUF file tiny.gguf \(sha256 abababababab...\), is not in"):
+    with pytest.raises(ModelError, match=r"the base model tiny.gguf \(sha256 abababababab...\) is not in"):
         split_adapter(EngineOptions(model=str(adapter_on_gguf)))
 
 

@@ -67,7 +67,7 @@ def test_the_merged_judge_gives_the_scores_of_base_and_adapter_and_says_what_was
 ):
     out = tmp_path / "judge"
     said = merge(adapter, out, "--dtype", "float32")
-    assert "trained on a 4bit base; merging it into the base in float32" in said
+    assert "trained on a 4bit base; merging it into the float32 base" in said
     (merged, replies), (adapted, adapted_replies) = score_lines(out), score_lines(tiny_model, adapter=str(adapter))
     torch.testing.assert_close(merged, adapted, atol=1e-4, rtol=0)
     assert replies == adapted_replies
@@ -103,7 +103,7 @@ def spoil(folder, **changes):
     [
         ({"peft_type": "PREFIX_TUNING"}, "PREFIX_TUNING for CAUSAL_LM cannot be merged"),
         ({"task_type": "TOKEN_CLS"}, "LORA for TOKEN_CLS cannot be merged"),
-        ({"base_model_name_or_path": None}, "does not name its base model; pass it with --base"),
+        ({"base_model_name_or_path": None}, "no base model in adapter_config.json; pass it with --base"),
         ({"base_model_name_or_path": "/no/such/base"}, "error: /no/such/base: cannot load the base"),
         ({"target_modules": ["c_attn"]}, "cannot load the adapter"),
     ],
@@ -117,7 +117,7 @@ def test_an_adapter_that_cannot_be_merged_is_refused(merge, copy, tmp_path, chan
 def test_a_folder_without_adapter_and_a_used_output_folder_are_refused(merge, adapter, tiny_model, tmp_path):
     assert "adapter_config.json not found" in merge(tiny_model, tmp_path / "judge")
     (tmp_path / "mine.txt").write_text("keep")
-    assert "already exists; choose another folder" in merge(adapter, tmp_path)
+    assert "already exists; choose a different folder" in merge(adapter, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -127,7 +127,7 @@ def test_a_quantised_base_is_refused_with_the_way_out(merge, adapter, tiny_model
     quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
     (base / "config.json").write_text(json.dumps(config | quantised))
     said = merge(adapter, tmp_path / "judge", "--base", base)
-    assert "the weights are quantised" in said
+    assert "the weights are quantised; pass the unquantised base" in said
 
 
 def test_weights_that_are_no_numbers_are_refused(merge, copy, tmp_path):
@@ -181,9 +181,9 @@ def drop(folder, *parts):
 @pytest.mark.parametrize(
     ("change", "dropped", "finding"),
     [
-        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) from its base \({old}\), .*: no lm_head"),
-        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) from its base \({old}\), .*: no embed_tokens"),
-        (-8, (), "tokenizer has {old} tokens, but the model has embeddings for {new}"),
+        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) from its base \({old}\), .* missing: lm_head"),
+        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) from its base \({old}\), .* missing: embed_tokens"),
+        (-8, (), "tokenizer has {old} tokens, but the model has only {new} embeddings"),
     ],
 )
 def test_a_vocabulary_that_cannot_be_restored_is_named_with_both_sizes(

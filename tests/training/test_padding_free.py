@@ -106,7 +106,7 @@ def test_float32_weights_under_autocast_reach_the_kernel_in_16_bits(dtype):
 def test_padded_rows_are_refused_by_the_packed_attention_rather_than_read_across():
     model = model_of(GROUPED)
     settle_padding(model, arguments())
-    with pytest.raises(EngineError, match="cannot run packed"):
+    with pytest.raises(EngineError, match="does not support packing"):
         collated(model, padding_free=False)
 
 

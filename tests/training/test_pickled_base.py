@@ -109,7 +109,7 @@ def test_a_harmful_base_is_refused_before_rows_are_made(vicuna, rows, tmp_path):
     [shard, _] = sorted(base.glob("pytorch_model-*.bin"))
     torch.save(torch.load(shard, weights_only=True) | {"extra": Executed(tmp_path / "executed")}, shard)
     said = recipe_runs.run_here(CONFIGS / "judgelm_7b.yaml", *flags(base, rows, tmp_path / "out"))
-    assert f"{shard}: reading this pickle would call" in said
+    assert f"{shard}: loading this pickle would call" in said
     assert not (tmp_path / "executed").exists()
     assert not (tmp_path / "out").exists()
 

@@ -1,7 +1,7 @@
 """Convert GGUF files to cached checkpoints.
 
-Quantised weights are stored in bfloat16. Models with fewer than 256 million weights use float16, or float32 if a weight
-is out of range. Unquantised weights keep their format.
+Quantised weights are converted to bfloat16. Models with fewer than 256 million weights use float16, or float32 if a
+weight is out of float16's range. Unquantised weights keep their dtype.
 """
 
 import fcntl
@@ -22,12 +22,11 @@ from judgelm.engines.model_cache import CACHE_VARIABLE, cache_root, gguf_folder
 from judgelm.errors import ModelError, RunError
 
 _RECORD_NAME = "gguf.json"
-_SET_CACHE = f"set {CACHE_VARIABLE} to another folder"
+_SET_CACHE = f"set {CACHE_VARIABLE} to a different folder"
 _ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4}
 _OTHER_BYTES = 64 << 20
-"""Upper bound for the tokenizer and config."""
+"""Upper bound for the size of the tokenizer and config."""
 _FLOAT16_BELOW = 1 << 28
-"""Smaller models use float16."""
 
 
 class GgufRecord(BaseModel, frozen=True, extra="forbid"):
@@ -35,9 +34,7 @@ class GgufRecord(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         sha256: hex digest of the GGUF file.
-        architecture: llama.cpp's name for it.
-        quantised: True if the file is quantised.
-        repairs: corrected conversion errors.
+        repairs: conversion errors that were corrected.
     """
 
     file: str
@@ -56,7 +53,7 @@ def gguf_checkpoint(model: str, revision: str | None = None) -> str:
 
 
 def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
-    """Return the checkpoint folder. Processes share one conversion."""
+    """Return the checkpoint folder. Concurrent processes share one conversion."""
     try:
         sha256 = _sha256_of(file)
         folder = gguf_folder(sha256)
@@ -66,12 +63,12 @@ def checkpoint_of(file: Path, progress: Progress = lambda share: None) -> Path:
                     _write_checkpoint(file, sha256, folder, progress)
     except OSError as error:
         place = f"{error.filename or cache_root()}: {error.strerror or error}"
-        raise RunError(f"{place}; {file.name} needs a writable cache with free space; {_SET_CACHE}") from error
+        raise RunError(f"{place}; {file.name} requires a writable cache with free space; {_SET_CACHE}") from error
     return folder
 
 
 def gguf_record(folder: str | Path) -> GgufRecord | None:
-    """Read a checkpoint's record. Return None for other models."""
+    """Load `gguf.json`. Return None for models that were not converted from GGUF."""
     path = Path(folder) / _RECORD_NAME
     if not path.is_file():
         return None
@@ -82,13 +79,12 @@ def gguf_record(folder: str | Path) -> GgufRecord | None:
 
 
 def gguf_note(folder: str | Path) -> str:
-    """Describe a GGUF file's repairs, if any."""
+    """Describe the repairs to a GGUF file, if any."""
     record = gguf_record(folder)
     return "" if record is None or not record.repairs else f"GGUF: {record.file}: {'; '.join(record.repairs)}"
 
 
 def _sha256_of(file: Path) -> str:
-    """Cache the hash until the size or modification time changes."""
     path, stat = file.resolve(), file.stat()
     state = [str(path), stat.st_size, stat.st_mtime_ns]
     known = cache_root() / "gguf" / "hashes" / f"{hashlib.sha256(str(path).encode()).hexdigest()[:32]}.json"
@@ -97,7 +93,7 @@ def _sha256_of(file: Path) -> str:
         if before == state:
             return str(sha256)
     except (OSError, ValueError, TypeError):
-        pass  # not hashed before, or damaged
+        pass  # not cached, or the cached hash is damaged
     with path.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
     known.parent.mkdir(parents=True, exist_ok=True)
@@ -158,5 +154,5 @@ def _write_checkpoint(file: Path, sha256: str, folder: Path, progress: Progress)
 def _check_room(header: GgufFile, folder: Path, item_bytes: int) -> None:
     needed, free = header.weights * item_bytes + _OTHER_BYTES, shutil.disk_usage(folder).free
     if needed > free:
-        need = f"{header.path.name} needs {needed / 1e9:.1f} GB dequantised"
-        raise RunError(f"{folder}: {free / 1e9:.1f} GB free, but {need}; free some space, or {_SET_CACHE}")
+        need = f"{header.path.name} needs {needed / 1e9:.1f} GB when dequantised"
+        raise RunError(f"{folder}: {need}, but {free / 1e9:.1f} GB are free; free some space, or {_SET_CACHE}")

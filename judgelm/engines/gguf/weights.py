@@ -1,7 +1,6 @@
 """Dequantise GGUF weights into a checkpoint, one shard at a time.
 
-The bytes match transformers' conversion, which keeps all weights in memory. transformers converts models that need more
-than new names and row orders.
+The result is identical to transformers' own conversion, which keeps all weights in memory.
 """
 
 import json
@@ -29,10 +28,10 @@ from judgelm.errors import ModelError, first_line
 from judgelm.machine import usable_gpus
 
 Progress = Callable[[float], None]
-"""Called with the finished share (0 to 1)."""
+"""Called with the completed fraction (0 to 1)."""
 SHARD_BYTES = 1 << 30
 _SLICE_WEIGHTS = 1 << 18
-"""Per thread, to fit into the CPU cache."""
+"""Small enough to fit in the CPU cache."""
 _WAY_OUT = "use the model's safetensors, or a llama.cpp server with --engine openai"
 _PLAIN = conversion.TensorProcessor
 _TENSOR_BY_TENSOR = frozenset({_PLAIN, conversion.LlamaTensorProcessor, conversion.Gemma2TensorProcessor})
@@ -43,11 +42,11 @@ _CONVERSION_ERRORS = (
 
 
 class _NotFiniteError(Exception):
-    """The named weight is NaN or infinite."""
+    """Contains the name of the weight."""
 
 
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:
-    """Write weights and config into an empty folder. Return the dtype: float32 if a weight exceeds float16."""
+    """Write the weights and config to an empty folder. Return the dtype, which is float32 if float16 would overflow."""
     _check_rope(file)
     by_tensor = conversion.TENSOR_PROCESSORS.get(file.architecture, _PLAIN) in _TENSOR_BY_TENSOR
     write = _write_by_tensor if by_tensor else _write_by_transformers
@@ -112,7 +111,7 @@ def _outline_of(file: GgufFile, target: Path, dtype: torch.dtype) -> tuple[Any, 
 
 
 def _names_in(model: Any, processor: Any) -> dict[str, str]:
-    """Map weight names. transformers' per-submodule tables take 5 seconds for 24 layers and are rarely needed."""
+    """Map weight names. transformers' submodule tables take 5 seconds to build and are rarely needed."""
     whole = SimpleNamespace(config=model.config, state_dict=model.state_dict, named_children=list)
     names: dict[str, str] = conversion.get_gguf_hf_weights_map(whole, processor)
     if all(name in names.values() for name, _ in model.named_parameters()):
@@ -169,16 +168,16 @@ def _slices(weights: int) -> Iterator[slice]:
 
 
 def _write_by_transformers(file: GgufFile, target: Path, dtype: torch.dtype, progress: Progress) -> None:
-    from transformers import GgufConfig  # not in the oldest supported transformers
+    from transformers import GgufConfig  # not available in the oldest supported version
 
     if not usable_gpus():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving loads deepspeed, which warns without a GPU
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # saving imports deepspeed, which warns if there is no GPU
     configure: Any = GgufConfig  # its constructor is untyped
     kind: Any = AutoModelForCausalLM
     source = target / "source"
     source.mkdir()
     try:
-        # use an empty folder, so that transformers does not read other files as model parts
+        # use an empty folder, so that transformers does not load other files as parts of the model
         (source / file.path.name).symlink_to(file.path.resolve())
         model, info = kind.from_pretrained(
             source, gguf_file=file.path.name, dtype=dtype, output_loading_info=True,
@@ -206,7 +205,7 @@ def _check_names(file: GgufFile, config: Any, missing: list[str]) -> None:
         raise ModelError(f"{file.path}: {len(missing)} weights are missing ({some}, ...); use another file")
     weights = all_parameters(config)
     if weights != file.weights:  # transformers 5.19 skips unknown tensors and does not check shapes
-        finding = f"{file.weights:,} weights, but transformers' {file.architecture} model has {weights}"
+        finding = f"the file has {file.weights:,} weights, but transformers' {file.architecture} model has {weights}"
         raise ModelError(f"{file.path}: {finding}; {_WAY_OUT}")
 
 

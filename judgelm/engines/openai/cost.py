@@ -1,6 +1,6 @@
-"""Count billed tokens, and stop before the cost limit.
+"""Track billed tokens, and stop before the cost limit is exceeded.
 
-A request counts at its maximum cost while in flight, and if the response reports no usage.
+A request counts at its maximum cost while it is in flight, or if the response does not report its usage.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _IMAGE_TOKENS = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledTokens:
-    """Numbers of billed tokens."""
+    """Counts of billed tokens."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -32,19 +32,19 @@ class BilledTokens:
 
 
 class OverBudgetError(Exception):
-    """A request was not sent because of the cost limit."""
+    """Raised if a request is not sent because of the cost limit."""
 
 
 @dataclass(slots=True)
 class CostEntry:
-    """The reported usage of a request, or `unbilled` if the server did no work."""
+    """The reported usage, or `unbilled` if the server did no work."""
 
     usage: BilledTokens | None = None
     unbilled: bool = False
 
 
 class CostTracker:
-    """Counts tokens. `assumed` is the maximum for requests without reported usage."""
+    """Tracks token usage. `assumed` covers requests whose usage was not reported."""
 
     def __init__(self, options: EndpointOptions) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class CostTracker:
 
     @asynccontextmanager
     async def track(self, body: Mapping[str, Any]) -> AsyncIterator[CostEntry]:
-        """Reserve the maximum cost, then count the actual cost."""
+        """Reserve the maximum cost, then record the actual cost."""
         maximum = max_usage(body)
         await self._wait_for_budget(maximum)
         self._reserved += maximum
@@ -78,7 +78,7 @@ class CostTracker:
         return (input_cost + usage.completion_tokens * (self._options.price_out or 0.0)) / 1e6
 
     def stats(self) -> dict[str, Any]:
-        """Return the tokens and cost so far."""
+        """Return the token counts and cost so far."""
         stats: dict[str, Any] = {
             "prompt_tokens": self.billed.prompt_tokens,
             "completion_tokens": self.billed.completion_tokens,
@@ -97,15 +97,16 @@ class CostTracker:
             spent = self.billed + self.assumed
             if self.usd(spent + maximum) > limit:
                 raise OverBudgetError(
-                    f"not sent: {self.usd(spent):.6f} USD of max_cost_usd={limit:g} is spent, and this request may "
-                    f"cost {self.usd(maximum):.6f}; raise --engine-arg max_cost_usd=... and run the same command again"
+                    f"not sent: the cost so far is {self.usd(spent):.6f} USD, and this request may cost up to "
+                    f"{self.usd(maximum):.6f} USD, which would exceed max_cost_usd={limit:g}; "
+                    "raise --engine-arg max_cost_usd=... and run the same command again"
                 )
             self._settled.clear()
             await self._settled.wait()
 
 
 def max_usage(body: Mapping[str, Any]) -> BilledTokens:
-    """Assume one token per UTF-8 byte, and OpenAI's maximum per image."""
+    """Return an upper bound: one token per UTF-8 byte, and OpenAI's maximum per image."""
     prompt = body["prompt"] if "prompt" in body else body["messages"]
     if isinstance(prompt, str):
         tokens = len(prompt.encode()) + _WRAPPING_TOKENS

@@ -14,12 +14,12 @@ from judgelm.engines.openai.responses import BadReplyError
 from judgelm.errors import EngineError, ModelError
 
 HELLO = "Hello"
-_GRAMMAR = "ZQ[0-9]{2}"  # unlikely without a grammar
+_GRAMMAR = "ZQ[0-9]{2}"  # replies are unlikely to match without a grammar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """Server capabilities; `window` is None if unknown."""
+    """The features that a server supports."""
 
     api: Api
     accepts_token_ids: bool
@@ -56,7 +56,7 @@ async def discover_servers(
 async def discover_server(
     endpoint: Endpoint, model: str, options: EndpointOptions, hello: list[int] | None
 ) -> ServerCapabilities:
-    """Test a server with a few short requests."""
+    """Probe a server with a few short requests."""
     models = await _models(endpoint, options)
     refused: RefusedError | None = None
     accepts_token_ids = False
@@ -82,7 +82,7 @@ async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int
         data = await endpoint.models()
     except TransientError as error:
         if error.kind in ("connection", "timeout"):
-            way_out = "check that the server is running and --engine-arg base_url=... is right"
+            way_out = "check that the server is running and --engine-arg base_url=... is correct"
             raise EngineError(f"{options.address} is unreachable: {error.message}; {way_out}") from error
         return {}
     except RefusedError as refused:
@@ -90,8 +90,8 @@ async def _models(endpoint: Endpoint, options: EndpointOptions) -> dict[str, int
             raise ModelError(options.rejected_key(refused.status)) from None
         return {}
     except BadReplyError as error:
-        finding = f"{options.address}/models is {endpoint.redact(str(error))}"
-        raise ModelError(f"{finding}: not an OpenAI-compatible API; its address usually ends in /v1") from error
+        finding = f"{options.address}/models: {endpoint.redact(str(error))}"
+        raise ModelError(f"{finding}; use an OpenAI-compatible API, whose address usually ends in /v1") from error
     listed: Any = data.get("data") if isinstance(data, Mapping) else None
     cards = [card for card in listed or () if isinstance(card, Mapping) and isinstance(card.get("id"), str)]
     windows = ((card["id"], card.get("max_model_len")) for card in cards)
@@ -102,7 +102,7 @@ async def _refusal(endpoint: Endpoint, model: str, api: Api, content: object) ->
     try:
         await endpoint.complete(api, _smallest(model, api, content))
     except RefusedError as refused:
-        # a reasoning model may reject a one-token limit, but then it exists
+        # a reasoning model may reject a limit of one token, which shows that the model exists
         subject = f"{refused.code} {refused.param}".strip() or refused.message
         return None if api == "chat" and refused.status == 400 and "model" not in subject else refused
     except RetriesExhaustedError as error:
@@ -134,5 +134,5 @@ def _unusable(refused: RefusedError, models: Mapping[str, Any], model: str, opti
         return ModelError(f"{options.address} has no model {model!r}; available: {some}")
     way_out = "; try --engine-arg api=auto" if options.api != "auto" else ""
     if refused.status in (404, 405) and not models:
-        way_out += "; is this an OpenAI-compatible API? its address usually ends in /v1"
+        way_out += "; use an OpenAI-compatible API, whose address usually ends in /v1"
     return ModelError(f"{options.address} does not serve {model!r} ({refused}){way_out}")

@@ -1,6 +1,6 @@
 """Send requests to one endpoint, with retries.
 
-Rate limits are not failures. Requests wait for them for up to `patience_s`.
+Rate limits do not count as failures. Requests wait up to `patience_s` for a rate limit to clear.
 """
 
 import asyncio
@@ -28,17 +28,22 @@ ErrorKind = Literal["rate_limited", "timeout", "connection", "server_error", "ba
 MAX_BACKOFF_S = 60.0
 _RETRYABLE = (408, 409, 425)
 _GATEWAY_ERRORS = (408, 502, 504, 524)
-_NEVER_CONNECTED = ("ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError")  # of httpx or its successor
+_NEVER_CONNECTED = (
+    "ConnectError",
+    "ConnectTimeout",
+    "PoolTimeout",
+    "ProxyError",
+)  # exceptions in httpx or its successor
 _NO_KEY = "none-needed"
 _MAX_MESSAGE = 400
 
 
 class PatienceError(EngineError):
-    """A rate limit lasts longer than `patience_s`."""
+    """Raised if a rate limit lasts longer than `patience_s`."""
 
 
 class RetriesExhaustedError(Exception):
-    """A request failed too often, although others succeeded."""
+    """Raised if a request keeps failing while others succeed."""
 
 
 @dataclass(eq=False)
@@ -70,7 +75,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The address without secrets."""
+        """The server's address, without credentials."""
         return self._options.address
 
     async def complete(self, api: Api, body: dict[str, Any], *, retries: int | None = None) -> Replies:
@@ -96,11 +101,11 @@ class Endpoint:
                 if error.kind == "rate_limited":
                     self._announce(error, backoff_s, silent_s=time.monotonic() - max(self._answered_at, began))
                 elif failures > max_failures:
-                    message = f"{error.message}, {tries} tries in {time.monotonic() - began:.0f} s"
+                    message = f"{error.message} ({tries} tries in {time.monotonic() - began:.0f} s)"
                     if self._answered_at > began:
                         raise RetriesExhaustedError(message) from error
                     finding = f"{self._options.address} is not responding: {message}"
-                    raise EngineError(f"{finding}; restart it, then run the same command again") from error
+                    raise EngineError(f"{finding}; restart the server, then run the same command again") from error
                 self.retries[error.kind] += 1
                 # the limiter also pauses all requests for as long as the server requested
                 await asyncio.sleep(backoff_s if error.pause_s is None else backoff_s / 10)
@@ -111,21 +116,20 @@ class Endpoint:
                 return answer
 
     def _announce(self, limit: TransientError, backoff_s: float, *, silent_s: float) -> None:
-        """Log the pause, or raise a PatienceError."""
         pause_s = backoff_s if limit.pause_s is None else limit.pause_s
         words = f"{self._options.address}: {limit.message.rstrip('.')}"
         if silent_s + pause_s > self._options.patience_s:
-            asked = "" if limit.pause_s is None else f" asks for a pause of {shown_duration(pause_s)}"
-            silent = f" has not answered for {shown_duration(silent_s)}" if silent_s >= 1 or not asked else ""
+            asked = "" if limit.pause_s is None else f" requests a pause of {shown_duration(pause_s)}"
+            silent = f" has not responded for {shown_duration(silent_s)}" if silent_s >= 1 or not asked else ""
             raise PatienceError(
-                f"{words}; the server{' and'.join(filter(None, (silent, asked)))}, longer than "
+                f"{words}; the server{' and'.join(filter(None, (silent, asked)))}, which is longer than "
                 f"patience_s={self._options.patience_s:g}; to continue, run the same command again after "
-                f"{shown_time(pause_s)}, or raise --engine-arg patience_s=SECONDS"
+                f"{shown_time(pause_s)}, or increase --engine-arg patience_s=SECONDS"
             ) from limit
         now = time.monotonic()
         if now + pause_s > self._announced_until:
             self._announced_until = now + max(pause_s, _ANNOUNCED_S)
-            why = "the server states no pause" if limit.pause_s is None else "requested by the server"
+            why = "the server did not specify a pause" if limit.pause_s is None else "requested by the server"
             _LOG.warning("%s; waiting %s (%s)", words, shown_duration(pause_s), why)
 
     async def close(self) -> None:
@@ -133,7 +137,7 @@ class Endpoint:
         await self._client.close()
 
     def redact(self, error: str) -> str:
-        """Return an error message on one line, without secrets."""
+        """Remove secrets and line breaks from an error message."""
         text = " ".join(error.split())
         for secret in self._options.secrets:  # before truncation, which could split a secret
             text = text.replace(secret, "...")
@@ -145,13 +149,16 @@ class Endpoint:
                 return await self._request(api, body, entry)
             except BadReplyError as error:
                 message = self.redact(f"invalid response ({error})")
-                raise TransientError("bad_format", message) from None  # the message may repeat the key
+                raise TransientError("bad_format", message) from None  # the message may contain the key
             except RefusedError:
                 entry.unbilled = True
                 raise
             except TransientError as error:
                 entry.unbilled = error.unbilled
-                if error.kind in ("rate_limited", "timeout"):  # an overloaded server may queue requests until timeout
+                if error.kind in (
+                    "rate_limited",
+                    "timeout",
+                ):  # an overloaded server may queue requests until they time out
                     long = error.pause_s is not None and error.pause_s > self._options.patience_s
                     self.limiter.overloaded(sent_at, None if long else error.pause_s)
                 raise
@@ -171,7 +178,7 @@ class Endpoint:
     async def _send(self, resource: Any, method: str, **arguments: Any) -> str:
         self.requests += 1
         try:
-            async with asyncio.timeout(self._options.timeout_s):  # the client's timeout applies per read
+            async with asyncio.timeout(self._options.timeout_s):  # the client's timeout applies to each read
                 response = await getattr(resource.with_raw_response, method)(**arguments)
             text: str = response.text
             return text
@@ -187,7 +194,7 @@ class Endpoint:
             limited = error.status_code == 429
             pause_s = stated_pause_s(error.response.headers, error.response.text, limited=limited)
             details = {"code": str(error.code or ""), "param": str(error.param or "")}
-            # the message may repeat the key
+            # the message may contain the key
             raise self._classify(error.status_code, _message(error), pause_s=pause_s, **details) from None
 
     def _classify(
@@ -205,7 +212,6 @@ class Endpoint:
 
 
 def _message(error: openai.APIStatusError) -> str:
-    """Return the message from an OpenAI, FastAPI, or plain-text body."""
     body: Any = error.body
     if isinstance(body, dict):
         message = body.get("message") or body.get("detail") or body.get("error") or body
@@ -214,7 +220,7 @@ def _message(error: openai.APIStatusError) -> str:
 
 
 def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
-    way_out = "fix or unset HTTP_PROXY, HTTPS_PROXY and ALL_PROXY"
+    way_out = "fix or unset HTTP_PROXY, HTTPS_PROXY, and ALL_PROXY"
     try:
         return openai.AsyncOpenAI(
             base_url=options.address,
@@ -224,6 +230,6 @@ def _client(options: EndpointOptions) -> openai.AsyncOpenAI:
             max_retries=0,
         )
     except ImportError as error:
-        raise ConfigError(f"cannot use the proxy in the environment: {error}; {way_out}") from error
+        raise ConfigError(f"cannot use the proxy set in the environment: {error}; {way_out}") from error
     except Exception:  # from the HTTP library; may contain the proxy password
-        raise ConfigError(f"the proxy in the environment needs an http(s):// or socks5:// address; {way_out}") from None
+        raise ConfigError(f"the proxy set in the environment needs an http(s):// or socks5:// URL; {way_out}") from None

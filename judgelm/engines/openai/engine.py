@@ -1,4 +1,4 @@
-"""The engine for OpenAI-compatible servers. A thread runs an event loop with one task per request."""
+"""The engine for OpenAI-compatible servers. A background thread runs an event loop with one task per request."""
 
 import queue
 import re
@@ -30,11 +30,11 @@ from judgelm.records import Completion, FinishReason, Request, Sampling
 _QUEUED_PER_SLOT = 4
 _CHAT_WRAPPING_TOKENS = 64
 _IN_REASONING = (
-    "the whole reply is in reasoning_content: the server's reasoning parser (vLLM: --reasoning-parser) does not fit "
-    "the model; if the model does not think, pass --thinking off"
+    "the whole reply is in reasoning_content: the server's reasoning parser (vLLM: --reasoning-parser) does not match "
+    "the model; if the model is not a reasoning model, pass --thinking off"
 )
 _OVERLONG = "pass --engine-arg tokenizer=... (the model's tokenizer) to truncate long answers"
-_SMALLER_WINDOW = "the server's window is smaller than the model's; pass it as --max-model-len"
+_SMALLER_WINDOW = "the server's context window is smaller than the model's; set it with --max-model-len"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ROLE_HEAD = re.compile(
     r"\s*(?:<\|start_header_id\|>assistant<\|end_header_id\|>|<\|im_start\|>assistant\b|<start_of_turn>model\b"
@@ -43,13 +43,13 @@ _ROLE_HEAD = re.compile(
 
 
 class OpenAIEngine:
-    """Sends concurrent requests to servers."""
+    """Sends concurrent requests to one or more servers."""
 
     def __init__(self, options: EngineOptions) -> None:
         own = self._options = endpoint_options(options)
         tokenizer: Any = None
         if own.tokenizer is not None:
-            from judgelm.engines.model_files import load_tokenizer  # transformers takes seconds
+            from judgelm.engines.model_files import load_tokenizer  # importing transformers takes seconds
 
             tokenizer = load_tokenizer(own.tokenizer, None, options)
         hello = None if tokenizer is None else list(tokenizer(HELLO)["input_ids"])
@@ -64,7 +64,7 @@ class OpenAIEngine:
         except BaseException as error:
             loop.close(pool.close())
             if isinstance(error, OverBudgetError):
-                raise ConfigError(f"max_cost_usd is too small to test {own.address}: {error}") from None
+                raise ConfigError(f"max_cost_usd is too low to test {own.address}: {error}") from None
             raise
         self.supports_grammar = server.supports_grammar
         self._truncator = None if tokenizer is None else Truncator(tokenizer, window or 0, thinking=self.thinking.mode)
@@ -79,7 +79,7 @@ class OpenAIEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Large enough to keep requests queued."""
+        """See `Engine`."""
         return _QUEUED_PER_SLOT * self._pool.max_concurrency
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -98,7 +98,7 @@ class OpenAIEngine:
                 self._start(self._loop, self._serial, *prepared)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Wait until a request is finished."""
+        """Wait until at least one request is finished."""
         until = time.monotonic() + timeout_s
         completions: list[Completion] = []
         while self._in_flight:
@@ -142,11 +142,11 @@ class OpenAIEngine:
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
-        """Return requests, retries, billed tokens, and cost. Cached tokens count in full."""
+        """See `Engine`. Cached tokens count in full."""
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
         notes += [
-            f"removed {token!r} from {count:,} of the server's replies; configure stop tokens on the server"
+            f"removed {token!r} from {count:,} replies; configure stop tokens on the server"
             for token, count in self._left_tokens.items()
         ]
         return stats | ({"notes": list(dict.fromkeys(notes))} if notes else {})
@@ -236,16 +236,18 @@ class OpenAIEngine:
 
     def _check(self, request: Request) -> None:
         if request.sampling.grammar is not None and not self.supports_grammar:
-            finding = "does not support grammars (a vLLM server does)"
-            raise EngineError(f"{self._options.address} {finding}; leave the grammar out")
+            finding = "does not support grammars (vLLM servers do)"
+            raise EngineError(f"{self._options.address} {finding}; remove the grammar")
         if request.adapter is not None:
-            raise EngineError("the openai engine has no adapters; serve the adapter as a model and pass it as --model")
+            raise EngineError(
+                "the openai engine does not support adapters; serve the adapter as a model and pass its name as --model"
+            )
         if not self.supports_images:
             refuse_images(request, "/completions only accepts text; pass --engine-arg api=auto")
         renders_chat = self._truncator is not None and self._server.accepts_token_ids
         if request.prompt.chat and self._options.api == "completions" and not renders_chat:
             way_out = "pass --engine-arg tokenizer=... or --engine-arg api=auto"
-            raise EngineError(f"chat prompts on /completions need the model's chat template; {way_out}")
+            raise EngineError(f"chat prompts on /completions require the model's chat template; {way_out}")
 
 
 def _failed(request: Request, rendered: RenderedPrompt, why: str, reason: FinishReason = "error") -> Completion:
@@ -256,5 +258,5 @@ def _window(tokenizer: Any, server: ServerCapabilities, options: EngineOptions) 
     stated = (options.max_model_len, server.window, tokenizer.model_max_length)
     known = [int(tokens) for tokens in stated if tokens and tokens < 10**9]
     if not known:
-        raise ConfigError("unknown context window; pass --max-model-len")
+        raise ConfigError("the context window is unknown; set it with --max-model-len")
     return min(known) - (_CHAT_WRAPPING_TOKENS if server.api == "chat" else 0)

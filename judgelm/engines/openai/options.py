@@ -20,13 +20,12 @@ _NEEDS_KEY = re.compile(
     r"|together\.(?:ai|xyz)|groq\.com|deepseek\.com|x\.ai|cohere\.(?:ai|com)|fireworks\.ai|perplexity\.ai|router\.huggingface\.co)$",
     re.IGNORECASE,
 )
-"""Hosts that always require a key."""
 _SERVER_DECIDES = {
-    "dtype": "the server decides it; leave it at auto",
-    "device": "the server decides it; leave it at auto",
+    "dtype": "it is set on the server; leave it at auto",
+    "device": "it is set on the server; leave it at auto",
     "adapter": "serve the adapter as a model and pass its name as --model",
-    "quantization": "the server decides how its weights are stored",
-    "max_num_batched_tokens": "the server decides it; to limit concurrent requests, use --engine-arg concurrency=N",
+    "quantization": "it is set on the server",
+    "max_num_batched_tokens": "it is set on the server; to limit concurrent requests, use --engine-arg concurrency=N",
 }
 
 
@@ -35,19 +34,19 @@ class EndpointOptions:
     """Arguments for the openai engine (`--engine-arg name=value`).
 
     Attributes:
-        base_url: API address including `/v1`; default: OPENAI_BASE_URL. Separate multiple servers with commas.
-        api_key_env: environment variable with the key.
-        api: `completions`, `chat`, or `auto` to test the server.
-        concurrency: maximum requests in flight per server; reduced under overload.
-        timeout_s: timeout for the whole request.
-        retries: maximum retries, not counting rate limits.
-        backoff_s: approximate delay before the first retry; doubles each time.
-        patience_s: maximum wait for a rate limit. A longer pause ends the run; run the same command to resume.
+        base_url: address of the API, including `/v1`. Defaults to OPENAI_BASE_URL. Separate servers with commas.
+        api_key_env: environment variable that contains the API key.
+        api: `completions`, `chat`, or `auto` to detect what the server supports.
+        concurrency: maximum number of requests in flight per server; reduced if the server is overloaded.
+        timeout_s: timeout for a complete request.
+        retries: maximum number of retries, not counting rate limits.
+        backoff_s: approximate delay before the first retry; doubles with each retry.
+        patience_s: maximum time to wait for a rate limit. A longer pause ends the run.
         tokenizer: folder or hub id of the model's tokenizer, used to truncate prompts.
         price_in: USD per million prompt tokens.
         price_out: USD per million reply tokens.
-        max_cost_usd: cost limit; requires both prices.
-        candidate_samples: replies to sample if the server returns no log-probabilities.
+        max_cost_usd: cost limit in USD; requires both prices.
+        candidate_samples: number of replies to sample if the server returns no log-probabilities.
         when_down: if no server responds, `stop` ends the run and `fail` fails only the request.
     """
 
@@ -74,19 +73,19 @@ class EndpointOptions:
 
     @property
     def key(self) -> str | None:
-        """The key from the environment."""
+        """The API key from the environment."""
         return os.environ.get(self.api_key_env, "").strip() or None
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The key and passwords."""
+        """The API key and passwords."""
         passwords = [urlsplit(server.base_url).password for server in self.servers]
         secrets = (self.key, *passwords, *(password and unquote(password) for password in passwords))
         return tuple(secret for secret in secrets if secret)
 
     @property
     def auth_header(self) -> dict[str, str] | None:
-        """The header for the user and password in the URL."""
+        """The authorisation header for the user and password in the URL."""
         parts = urlsplit(self.base_url)
         if parts.username is None:
             return None
@@ -94,14 +93,16 @@ class EndpointOptions:
         return {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
 
     def rejected_key(self, status: int) -> str:
-        """Message for HTTP 401 or 403. The server's message may repeat the key."""
+        """Return a message for HTTP 401 or 403."""
         if self.key is None:
-            return f"{self.address} needs a key (HTTP {status}): set the environment variable {self.api_key_env}"
-        return f"{self.address} rejects the key in {self.api_key_env} (HTTP {status}); set a valid key"
+            return (
+                f"{self.address} requires an API key (HTTP {status}): set the environment variable {self.api_key_env}"
+            )
+        return f"{self.address} rejected the API key in {self.api_key_env} (HTTP {status}); set a valid key"
 
     @property
     def address(self) -> str:
-        """URLs without credentials, for messages."""
+        """The URLs without credentials."""
         urls = [urlsplit(server.base_url) for server in self.servers]
         return ",".join(url._replace(netloc=url.netloc.rpartition("@")[2]).geturl().rstrip("/") for url in urls)
 
@@ -113,15 +114,15 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
     """Validate the engine's arguments."""
     for name, way_out in _SERVER_DECIDES.items():
         if getattr(options, name) not in (None, "auto"):
-            raise ConfigError(f"the openai engine has no {name}: {way_out}")
+            raise ConfigError(f"the openai engine does not support {name}: {way_out}")
     try:
         endpoint = _ARGUMENTS.validate_python(dict(options.engine_args))
     except ValidationError as error:
         raise ConfigError(_finding(error)) from error
     if not endpoint.base_url.strip():
         raise ConfigError(
-            "the openai engine needs an address: --engine-arg base_url=http://localhost:8000/v1, or the environment "
-            "variable OPENAI_BASE_URL (for OpenAI: https://api.openai.com/v1)"
+            "the openai engine requires a base URL: pass --engine-arg base_url=http://localhost:8000/v1, or set the "
+            "environment variable OPENAI_BASE_URL (for OpenAI: https://api.openai.com/v1)"
         )
     for server in endpoint.servers or (endpoint,):
         _check_address(server.base_url)
@@ -129,36 +130,38 @@ def endpoint_options(options: EngineOptions) -> EndpointOptions:
     if (endpoint.price_in is None) != (endpoint.price_out is None):
         raise ConfigError("price_in and price_out must be set together (USD per million tokens); 0 is a valid price")
     if endpoint.max_cost_usd is not None and endpoint.price_in is None:
-        raise ConfigError("max_cost_usd needs --engine-arg price_in=... and price_out=... (USD per million tokens)")
+        raise ConfigError("max_cost_usd requires --engine-arg price_in=... and price_out=... (USD per million tokens)")
     if options.max_model_len is not None and endpoint.tokenizer is None:
-        raise ConfigError("--max-model-len needs --engine-arg tokenizer=... with the openai engine, to measure prompts")
+        raise ConfigError("with the openai engine, --max-model-len requires --engine-arg tokenizer=...")
     return endpoint
 
 
 def _check_address(url: str) -> None:
     shown = " ".join(re.sub("^(https?://)?.*@", r"\1", url, flags=re.DOTALL).split())  # on one line, without a password
     if "?" in url or "#" in url:
-        start = "..." if "@" in url else re.split("[?#]", shown)[0]  # either side may be part of a password
-        raise ConfigError(f"base_url={start}: remove everything from the first ? or #")
+        start = "..." if "@" in url else re.split("[?#]", shown)[0]  # both sides may be part of a password
+        raise ConfigError(f"base_url={start}: remove everything from the first ? or # onwards")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # an invalid port or an unclosed bracket
         usable = False
     if not usable or not url.isprintable() or " " in url:
-        raise ConfigError(f"base_url={shown} is not an http(s) address; try http://localhost:8000/v1")
+        raise ConfigError(f"base_url={shown} is not a valid http(s) URL; try http://localhost:8000/v1")
 
 
 def _check_key(endpoint: EndpointOptions) -> None:
     if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", endpoint.api_key_env) is None:
-        raise ConfigError("api_key_env must be the name of an environment variable with the key, not the key itself")
+        raise ConfigError(
+            "api_key_env must be the name of the environment variable that contains the key, not the key itself"
+        )
     if endpoint.key is not None and re.fullmatch("[ -~]+", endpoint.key) is None:
-        raise ConfigError(f"the key in {endpoint.api_key_env} is not a single line of ASCII text; set it again")
+        raise ConfigError(f"the API key in {endpoint.api_key_env} must be a single line of ASCII text; set it again")
     for server in endpoint.servers:
         host = urlsplit(server.base_url).hostname or ""
         if endpoint.key is None and server.auth_header is None and _NEEDS_KEY.search(host):
             way_out = f"set the environment variable {endpoint.api_key_env}, or pass --engine-arg api_key_env=NAME"
-            raise ConfigError(f"{server.address} needs a key: {way_out}")
+            raise ConfigError(f"{server.address} requires an API key: {way_out}")
 
 
 def _finding(error: ValidationError) -> str:

@@ -1,6 +1,6 @@
-"""Multiple servers for the same model.
+"""Distribute requests across servers that run the same model.
 
-Requests go to the server with the fewest in flight. Unresponsive servers are skipped for a while.
+Each request goes to the server with the fewest requests in flight. Unresponsive servers are skipped temporarily.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class _Member:
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:
-        """Count simultaneous failures once."""
+        """Simultaneous failures count as one."""
         now = time.monotonic()
         if now >= self.down_until:
             self.failures += 1
@@ -51,12 +51,12 @@ class EndpointPool:
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """The servers."""
+        """One endpoint per server."""
         return [member.endpoint for member in self._members]
 
     @property
     def max_concurrency(self) -> int:
-        """Maximum number of requests in flight on all servers."""
+        """Maximum number of requests in flight across all servers."""
         return sum(endpoint.limiter.max_limit for endpoint in self.endpoints)
 
     @property
@@ -65,7 +65,7 @@ class EndpointPool:
         return frozenset().union(*(endpoint.unsupported_params for endpoint in self.endpoints))
 
     def stats(self) -> dict[str, Any]:
-        """Return requests, retries, concurrency, and cost."""
+        """Return counters and the cost."""
         retries: Counter[ErrorKind] = sum((endpoint.retries for endpoint in self.endpoints), Counter())
         return {
             "requests": sum(endpoint.requests for endpoint in self.endpoints),
@@ -78,11 +78,11 @@ class EndpointPool:
         }
 
     def mark_down(self, index: int) -> None:
-        """Skip an unreachable server for a while."""
+        """Skip an unreachable server temporarily."""
         self._members[index].mark_down()
 
     async def complete(self, api: Api, body: dict[str, Any]) -> Replies:
-        """Send a request; see `Endpoint.complete`."""
+        """See `Endpoint.complete`."""
         if len(self._members) == 1:
             return await self._members[0].endpoint.complete(api, body)
         for attempt in range(self._options.retries + 1):

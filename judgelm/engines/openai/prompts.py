@@ -1,4 +1,4 @@
-"""Render prompts for a server. Without a tokenizer, only common special tokens are sanitized."""
+"""Render prompts for a server. If no tokenizer is set, only common special tokens are sanitized."""
 
 import re
 from dataclasses import dataclass, replace
@@ -28,9 +28,8 @@ class RenderedPrompt:
 
     Attributes:
         content: token ids or a string for completions, or messages for chat.
-        text: the prompt for completions.
         templated: `text` comes from a chat template.
-        prefill: forced start of the reply, sent as the last message.
+        prefill: text that the reply must start with, sent as the last message.
     """
 
     api: Api
@@ -43,7 +42,7 @@ class RenderedPrompt:
 
 
 class PromptRenderer:
-    """Renders prompts. Chat prompts only use /completions with a tokenizer."""
+    """Renders prompts. Chat prompts are only sent to /completions if a tokenizer is set."""
 
     def __init__(self, api: Api, truncator: Truncator | None, *, accepts_token_ids: bool) -> None:
         self._api = api
@@ -53,7 +52,7 @@ class PromptRenderer:
 
     def render(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
         """Render a prompt. Images require chat messages."""
-        # without ids, the server would add a second begin token before the template's
+        # if given text instead of ids, the server would add a second BOS token before the template's
         if self._api == "completions" and not prompt.images and (self._accepts_token_ids or not prompt.chat):
             return self._for_completions(prompt, tokenized)
         spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
@@ -68,7 +67,7 @@ class PromptRenderer:
         )
 
     def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
-        """Return the content for continuing a reply."""
+        """Return the content for a request that continues a reply."""
         if isinstance(rendered.content, str):
             return rendered.content + reply
         assert self._truncator is not None, "token ids need a tokenizer"

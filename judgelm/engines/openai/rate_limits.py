@@ -1,4 +1,4 @@
-"""Read the pause requested by a server, and limit concurrent requests.
+"""Parse the pause requested by a server, and limit concurrent requests.
 
 OpenAI: "Please try again in 6m0s", `x-ratelimit-reset-requests: 1m2.5s`. Azure: "Please retry after 26 seconds".
 Google: `"retryDelay": "34s"`. Anthropic: an ISO date in `anthropic-ratelimit-requests-reset`. OpenRouter: headers in
@@ -30,13 +30,13 @@ _FIELD = re.compile(r"""["']((?:[\w-]*ratelimit|retry[-_]after)[\w-]*)["']\s*:\s
 _MAX_BODY = 10_000
 _UNIT_S = {"ms": 0.001, "mi": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_PAUSE_S = 1e9
-"""A larger number is a Unix time in seconds or milliseconds."""
+"""Larger numbers are Unix times in seconds or milliseconds."""
 
 
 def stated_pause_s(headers: Mapping[str, str], body: str = "", *, limited: bool = True) -> float | None:
-    """Return the requested pause in seconds, if stated.
+    """Return the pause that the server requests, in seconds, if any.
 
-    A rate limit error (`limited`) may instead state when the limit resets.
+    For rate limit errors, fall back to the time at which the limit resets.
     """
     body = body[:_MAX_BODY]
     fields = {name.lower().replace("_", "-"): value for name, value in _FIELD.findall(body)}
@@ -96,12 +96,12 @@ def shown_duration(seconds: float) -> str:
 
 
 def shown_time(seconds: float) -> str:
-    """Format the local time in `seconds`."""
+    """Format the local time `seconds` from now."""
     return datetime.fromtimestamp(time.time() + seconds).astimezone().strftime("%Y-%m-%d %H:%M %Z")
 
 
 class AdaptiveLimiter:
-    """Limits concurrent requests, as in TCP, and pauses them when the server asks."""
+    """Limits concurrent requests with TCP-style congestion control."""
 
     def __init__(self, max_limit: int) -> None:
         self.max_limit = max_limit
@@ -126,19 +126,19 @@ class AdaptiveLimiter:
                 return time.monotonic()
 
     async def __aexit__(self, *_: object) -> None:
-        """Does not await, so that cancellation is safe."""
+        """Release the slot without awaiting, so that cancellation is safe."""
         self._in_flight -= 1
         self._room.set()
 
     def succeeded(self) -> None:
-        """Count a reply. After `limit` replies, the limit increases by one."""
+        """Record a success, and increase the limit after `limit` successes."""
         self._successes += 1
         if self._successes >= self.limit and self.limit < self.max_limit:
             self.limit += 1
             self._successes = 0
 
     def overloaded(self, sent_at: float, pause_s: float | None) -> None:
-        """Halve the limit once per burst."""
+        """Halve the limit, once per burst of errors."""
         now = time.monotonic()
         if sent_at >= self._halved_at:
             self.limit = max(1, self.limit // 2)

@@ -1,4 +1,4 @@
-"""Build request bodies, and omit parameters that the server rejects."""
+"""Build request bodies, and omit parameters that the server does not support."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -31,7 +31,7 @@ _OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|betw
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """Build the body of a request for `sampling.n` replies."""
+    """Build the request body for `sampling.n` replies."""
     body: dict[str, Any] = {
         "model": model,
         "prompt" if prompt.api == "completions" else "messages": prompt.content,
@@ -56,7 +56,7 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
 
 @dataclass(eq=False)
 class RefusedError(Exception):
-    """The server rejected a request because of its content."""
+    """Raised if the server rejects a request because of its content."""
 
     status: int
     message: str
@@ -71,7 +71,7 @@ class RefusedError(Exception):
 
     @property
     def refuses_system_message(self) -> bool:
-        """True if system messages are not supported. llama.cpp returns 500."""
+        """True if system messages are not supported. llama.cpp returns status 500 in this case."""
         return self.status in (400, 422, 500) and bool(_NO_SYSTEM.search(self.message))
 
     @property
@@ -110,7 +110,7 @@ def unsupported_param(refused: RefusedError, body: Mapping[str, Any]) -> str | N
 
 
 def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -> dict[str, Any]:
-    """Return the body without unsupported parameters."""
+    """Remove or replace unsupported parameters."""
     supported = {name: value for name, value in body.items() if name not in unsupported}
     if "max_tokens" in unsupported:
         supported["max_completion_tokens"] = body["max_tokens"]
@@ -127,6 +127,6 @@ def without_unsupported(body: Mapping[str, Any], unsupported: Collection[str]) -
 
 
 def _names(refused: RefusedError, name: str) -> bool:
-    # a single letter counts only in quotes
+    # a single-letter name must be quoted
     quoted = rf"['\"`]{name}['\"`]" if len(name) == 1 else rf"(?<![A-Za-z_]){name}(?![A-Za-z_])"
     return refused.param == name or re.search(quoted, refused.message) is not None

@@ -1,6 +1,6 @@
-"""Read responses from OpenAI-compatible servers.
+"""Parse responses from OpenAI-compatible servers.
 
-llama.cpp returns chat-style log-probabilities on /completions. llama-cpp-python does the opposite.
+llama.cpp returns log-probabilities in the chat format for /completions. llama-cpp-python does the opposite.
 """
 
 import json
@@ -24,7 +24,7 @@ _NO_REPLY = re.compile(
 
 
 class BadReplyError(Exception):
-    """The response does not follow the API."""
+    """Raised if a response does not conform to the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,7 @@ class Choice:
 
     Attributes:
         finish_reason: `stop`, `length`, the reason for a missing reply, or None if unknown.
-        steps: log-probabilities for each token.
-        thinking: separate reasoning, if any.
+        thinking: reasoning that the server returns separately, if any.
     """
 
     text: str | None
@@ -45,7 +44,7 @@ class Choice:
 
     @property
     def says_nothing(self) -> bool:
-        """True if it ended before any text."""
+        """True if the reply ended before any text was generated."""
         return self.finish_reason == "stop" and not (self.text or self.thinking or self.refusal or "").strip()
 
     @property
@@ -61,7 +60,7 @@ class Choice:
 
 
 class Replies(NamedTuple):
-    """Replies to a request and its billed tokens."""
+    """The replies to a request, and the billed tokens."""
 
     choices: tuple[Choice, ...]
     usage: BilledTokens
@@ -107,7 +106,7 @@ class _Usage(BaseModel):
 
 
 class ReportedError(NamedTuple):
-    """An error in a response with status 200."""
+    """An error reported in a response with status 200."""
 
     status: int
     message: str
@@ -115,7 +114,7 @@ class ReportedError(NamedTuple):
 
 
 def reported_error(data: Any) -> ReportedError | None:
-    """Return the error in a response with status 200. Gateways put the real status in `code`."""
+    """Return the reported error, if any. Gateways put the real status in `code`."""
     if not isinstance(data, dict):
         return None
     choices = data.get("choices")
@@ -140,7 +139,7 @@ def read_json(body: str) -> Any:
     try:
         return parse_json(body)
     except ValueError as error:
-        raise BadReplyError(f"not JSON but {body!r}") from error
+        raise BadReplyError(f"not valid JSON: {body!r}") from error
 
 
 def read_usage(data: Any) -> BilledTokens | None:
@@ -171,7 +170,7 @@ def _choice(raw: _Choice) -> Choice:
     thinking = message.reasoning_content or message.reasoning or parts_thinking
     reason = _finish_reason(raw.finish_reason)
     if text is None and not (message.refusal or thinking) and reason in ("stop", None):
-        raise BadReplyError("a finished reply without text")
+        raise BadReplyError("the reply is finished, but has no text")
     return Choice(
         text=text,
         finish_reason=reason,
@@ -191,19 +190,19 @@ def _finish_reason(stated: str | None) -> str | None:
 
 
 def _content(content: str | list[Any] | None) -> tuple[str | None, str]:
-    """Return text and thinking. Mistral's reasoning models return parts."""
+    """Mistral's reasoning models return a list of parts."""
     if not isinstance(content, list):
         return content, ""
     texts: dict[str, list[str]] = {"text": [], "thinking": []}
     for index, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in texts:
-            raise BadReplyError(f"message.content.{index}: a part of type {kind or type(part).__name__!r}, not text")
+            raise BadReplyError(f"message.content.{index}: type {kind or type(part).__name__!r} is not supported")
         inner = part.get(kind)
         if isinstance(inner, list):
             inner = "".join(piece.get("text", "") for piece in inner if isinstance(piece, dict))
         if not isinstance(inner, str):
-            raise BadReplyError(f"message.content.{index}: a part without text")
+            raise BadReplyError(f"message.content.{index}: this part has no text")
         texts[kind].append(inner)
     text = "".join(texts["text"]) if texts["text"] or not texts["thinking"] else None
     return text, "\n\n".join(texts["thinking"])
@@ -226,7 +225,6 @@ def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
 
 
 def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:
-    """Add the chosen token, which some servers do not list."""
     listed = top if logprob is None or any(piece == token for piece, _ in top) else [*top, (token, logprob)]
     if not all(value < 0.01 for _, value in listed):  # also rejects NaN
         raise BadReplyError(f"logprobs: {token!r} has invalid log-probabilities: {listed[:3]}")

@@ -21,11 +21,11 @@ _END_TOKENS = (
     "\0",
 )
 _OPENS = {"</s>": "<s>", "[/INST]": "[INST]"}
-"""End tokens that are kept after these opening tags. `<s>` strikes text through in HTML."""
+"""End tokens that are kept if the opening tag precedes them. In HTML, `<s>` strikes text through."""
 
 
 class UnusableReplyError(Exception):
-    """The reply was filtered, refused, or ended for an unknown reason."""
+    """Raised if a reply was filtered, refused, or ended for an unknown reason."""
 
 
 class ReplySampler:
@@ -68,7 +68,6 @@ class ReplySampler:
         return Replies(choices[:wanted] * copies, usage)
 
     def _settled(self, choice: Choice, answer: Replies, sampling: Sampling) -> Choice:
-        """Infer a missing finish reason, and restore a reply mistaken for thinking."""
         if choice.finish_reason is None:  # it may have been cut off at the token limit
             tokens = answer.usage.completion_tokens or len(choice.text or "") + len(choice.thinking)
             choice = replace(choice, finish_reason="stop" if tokens < sampling.max_tokens else "length")
@@ -96,11 +95,13 @@ class ReplySampler:
                 pass
             if elsewhere > NEGLIGIBLE:
                 notes.append(
-                    f"{elsewhere:.2f} of the probability is on other beginnings, which a chat API cannot continue; "
-                    "their continuations are taken from the reply"
+                    f"{elsewhere:.2f} of the probability is on other prefixes, which a chat API cannot continue; "
+                    "their continuations are copied from the reply"
                 )
         if (unlisted := tree.shares().unlisted) > NEGLIGIBLE:
-            notes.append(f"up to {unlisted:.2f} of the probability may be missing: the server lists too few tokens")
+            notes.append(
+                f"up to {unlisted:.2f} of the probability may be missing because the server lists too few tokens"
+            )
         return tree.logprobs(), "; ".join(notes)
 
     async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:
@@ -142,7 +143,7 @@ def reply_of(choice: Choice, prompt: RenderedPrompt, sampling: Sampling) -> tupl
     text = choice.text or ""
     if not text and choice.thinking:
         return "", "thinking"
-    if prompt.prefill:  # some servers repeat it in the reply
+    if prompt.prefill:  # some servers repeat the prefill in the reply
         text = text.removeprefix(prompt.prefill)
     if (stopped := sampling.cut_at_stop(text)) is not None:
         return stopped, "stop"

@@ -1,4 +1,4 @@
-r"""Compute candidate probabilities from token strings, because endpoints list no ids.
+r"""Compute candidate probabilities from token strings, because endpoints do not return token ids.
 
 Nodes are prefixes of candidates, regardless of tokenisation. A token may extend past a candidate (`6\n` completes
 `8 6`).
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from judgelm.engines.candidates import longest_candidate
 
 NEGLIGIBLE = 0.01
-"""Maximum total probability that may stay unexplored."""
+"""Maximum total probability that may remain unexplored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class TokenStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateShares:
-    """Distribution of probability over the tree.
+    """How the probability is distributed over the tree.
 
     Attributes:
-        open: nodes that are not requested yet.
-        unlisted: upper bound on the candidate probability of unlisted tokens.
+        open: nodes that have not been requested yet.
+        unlisted: upper bound on the probability of candidates that start with unlisted tokens.
     """
 
     candidates: Mapping[str, float]
@@ -52,7 +52,7 @@ class TextTree:
         self._borrowed: dict[str, Mapping[str, float]] = {}
 
     def follow(self, node: str, text: str, steps: Sequence[TokenStep]) -> None:
-        """Add the tokens of a reply that continues from a node. `text` restores spaces dropped by the detokeniser."""
+        """Add the tokens of a reply that continues from `node`. Dropped spaces are restored from `text`."""
         position, reach = 0, 1.0
         follows: dict[str, float] = {}
         for index, step in enumerate(steps):
@@ -76,7 +76,7 @@ class TextTree:
         self._known.setdefault(node, {})
 
     def borrow(self) -> bool:
-        """Copy continuations from similar known nodes to open nodes. Return False if none was open."""
+        """Copy continuations from similar known nodes to open nodes. Return False if no nodes were open."""
         needed = self.needed()
         for node in needed:
             source = max(self._known, key=lambda known: len(self._suffixes[known] & self._suffixes[node]), default="")
@@ -85,7 +85,7 @@ class TextTree:
         return bool(needed)
 
     def needed(self) -> list[str]:
-        """Return the fewest nodes to request so that the rest is negligible."""
+        """Return the fewest nodes to request so that the remaining probability is negligible."""
         open_ = self.shares().open
         left = sum(open_.values())
         needed = []
@@ -139,7 +139,7 @@ class TextTree:
 
 
 def frequencies(candidates: Sequence[str], replies: Sequence[str]) -> tuple[float, ...]:
-    """Return the log of each candidate's share of replies."""
+    """Return the log of each candidate's share of the replies."""
     longest = [longest_candidate(reply, candidates) for reply in replies]
     return tuple(_log(longest.count(candidate) / len(replies)) for candidate in candidates)
 

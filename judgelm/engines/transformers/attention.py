@@ -1,6 +1,6 @@
-"""Attention over packed sequences without padding.
+"""Attention over packed sequences, without padding.
 
-For matrix products, all sequences form one row. Only attention treats them separately.
+Matrix products treat all sequences as one row. Only attention processes them separately.
 """
 
 import math
@@ -46,7 +46,7 @@ class AttentionOptions:
     softcap: float | None = None
 
     def scale(self, query: Tensor) -> float:
-        """Return the score factor."""
+        """Return the scaling factor."""
         return float(query.shape[-1] ** -0.5) if self.scaling is None else self.scaling
 
     def capped(self, scores: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class AttentionOptions:
 
 
 def varlen_kernel(query: Tensor, value: Tensor, options: AttentionOptions) -> VarlenKernel | None:
-    """Return torch's FlashAttention if it supports this attention."""
+    """Return torch's FlashAttention kernel if it supports these tensors and options."""
     head = query.shape[3]
     fits = value.shape[3] == head <= _WIDEST_HEAD and head % 8 == 0
     if not (query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and fits) or options.softcap is not None:
@@ -72,7 +72,7 @@ def _major(device: int) -> int:
 
 
 class Segment(Protocol):
-    """Tokens in a pass that attend together."""
+    """Consecutive tokens in a pass whose attention is computed together."""
 
     @property
     def tokens(self) -> int:
@@ -80,9 +80,9 @@ class Segment(Protocol):
         ...
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
-        """Return shape (1, tokens, heads, head size).
+        """Compute the attention output, shape (1, tokens, heads, head size).
 
-        `query` has shape (1, heads, tokens, head size), `key` and `value` (1, kv heads, tokens, head size).
+        `query` has shape (1, heads, tokens, head size). `key` and `value` have shape (1, kv heads, tokens, head size).
         """
         ...
 
@@ -102,7 +102,7 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Compute attention for each segment. Called by transformers."""
     if segments is None or attention_mask is not None or others.get("s_aux") is not None or others.get("dropout"):
-        raise EngineError("this model's attention cannot run packed; use --engine vllm")
+        raise EngineError("this model's attention does not support packing; use --engine vllm")
     if torch.is_autocast_enabled(device := query.device.type):  # RoPE in float32 leaves query and key in float32
         query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (query, key, value))
     layer = int(module.layer_idx)  # type: ignore[arg-type]
@@ -115,14 +115,14 @@ def packed_attention(
 
 
 def _split(segments: Sequence[Segment], *tensors: Tensor) -> Iterator[Any]:
-    """Avoid slices, whose gradients would cover all tokens."""
+    """Split tensors without slicing, because the gradient of a slice would cover all tokens."""
     tokens = [segment.tokens for segment in segments]
     return zip(*(torch.split(tensor, tokens, 2) for tensor in tensors), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSegment:
-    """New tokens of a prompt that are not in its cache yet."""
+    """The tokens of a prompt that are not in its cache yet."""
 
     kv: KVCache
     tokens: int
@@ -134,14 +134,16 @@ class PromptSegment:
         slides = options.window is not None and keys.shape[2] > options.window
         if slides or options.softcap is not None:
             return _attend(query, keys, values, self._mask(0, self.tokens, options.window, query), options)
-        in_training = isinstance(self.kv, TrainedKV)  # in training, gradients for blocks cost more than they save
+        in_training = isinstance(
+            self.kv, TrainedKV
+        )  # in training, gradients for blocks take more time than blocks save
         if query.device.type == "cpu" and not in_training:
             return self._by_blocks(query, keys, values, options)
         mask = None if self.kv.length == 0 or self.tokens == 1 else self._mask(0, self.tokens, None, query)
         return _attend(query, keys, values, mask, options)
 
     def _by_blocks(self, query: Tensor, keys: Tensor, values: Tensor, options: AttentionOptions) -> Tensor:
-        """Pass only the visible keys for each query block, because the CPU kernel also computes masked keys."""
+        """Pass only the visible keys to each block of queries, because the CPU kernel also computes masked keys."""
         blocks = []
         for start in range(0, self.tokens, _CAUSAL_BLOCK):
             end = min(start + _CAUSAL_BLOCK, self.tokens)
@@ -162,7 +164,7 @@ class PromptSegment:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """All new prompts in a pass, in one kernel call if possible."""
+    """All new prompts in a pass, computed in one kernel call if possible."""
 
     prompts: Sequence[PromptSegment]
     kernel_for: Callable[[Tensor, Tensor, AttentionOptions], VarlenKernel | None] = varlen_kernel
@@ -211,7 +213,7 @@ def trained_rows(lengths: Sequence[int], kvs: Sequence[TrainedKV] | None = None)
 
 
 def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Forward pre-hook that adds `segments` to packed TRL rows (`cu_seq_lens_q`)."""
+    """Forward pre-hook that adds `segments` to rows packed by TRL (`cu_seq_lens_q`)."""
     if "segments" not in options and (bounds := options.get("cu_seq_lens_q")) is not None:
         options["segments"] = [trained_rows([end - begin for begin, end in pairwise(bounds.tolist())])]
     return args, options
@@ -219,11 +221,10 @@ def add_segments(_: torch.nn.Module, args: tuple[Any, ...], options: dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class TreeSegment:
-    """Inner nodes of a candidate tree, in the same pass as the prompt.
+    """The inner nodes of a candidate tree, computed in the same pass as the prompt.
 
     Attributes:
-        behind: new prompt tokens in this pass.
-        visible: attention mask, shape (nodes, nodes).
+        behind: number of new prompt tokens in this pass.
     """
 
     kv: KVCache
@@ -249,12 +250,11 @@ class TreeSegment:
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Boolean masks would be converted in every layer."""
+    """Avoid boolean masks, which would be converted in every layer."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -math.inf)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, options: AttentionOptions) -> Tensor:
-    """Attend with an additive mask, or else causally."""
     if options.softcap is not None and mask is not None:
         return _capped(query, keys, values, mask, options).transpose(1, 2)
     arguments = {"is_causal": mask is None and query.shape[2] > 1, "enable_gqa": query.shape[1] != keys.shape[1]}

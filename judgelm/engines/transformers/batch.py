@@ -1,4 +1,4 @@
-"""Pack rows, embed images, and start replies."""
+"""Pack tokens into rows, embed images, and start replies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,12 +37,12 @@ class NewPrompt:
 
 @dataclass(slots=True)
 class PackedRow:
-    """The tokens in a pass.
+    """The packed tokens in a pass.
 
     Attributes:
         positions: position of each token in its sequence.
         logit_places: indices of the tokens that need logits.
-        owners: adapter and number of tokens for each stretch.
+        owners: for each stretch of tokens, the adapter and the number of tokens.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -84,7 +84,7 @@ class PackedRow:
 
 
 class NewReply(NamedTuple):
-    """A new reply, and the tree nodes for all tokens except the last."""
+    """A new reply, and the tree nodes of all its tokens except the last."""
 
     prompt: NewPrompt
     sequence: RunningSequence
@@ -96,7 +96,7 @@ def begin_replies(
 ) -> list[NewReply]:
     """Start replies to new prompts and set candidate log-probabilities.
 
-    `logits` has one row per prompt, then one per tree node.
+    `logits` has one row per prompt, followed by one row per tree node.
     """
     nodes = list(accumulate((new.queued.tree_nodes for new in fresh), initial=len(fresh)))
     rows = [[row, *range(*ends)] for row, ends in enumerate(pairwise(nodes))]
@@ -122,7 +122,7 @@ def begin_replies(
 
 
 def tree_logprobs(trees: Sequence[tuple[ScoreTree, Sequence[int]]], logits: Tensor) -> list[tuple[float, ...]]:
-    """Return each tree's log-probabilities from the logits at its prompt's end and inner nodes."""
+    """Compute each tree's log-probabilities from the logits at the end of its prompt and at its inner nodes."""
     if not trees:
         return []
     steps = [[(node, token) for node, tokens in tree.children.items() for token in tokens] for tree, _ in trees]
@@ -142,7 +142,7 @@ class ImageFeatures:
         self._features = lru_cache(_MAX_CACHED)(self._compute)
 
     def embed(self, ids: Tensor, fresh: Sequence[NewPrompt], start: int) -> Tensor:
-        """Embed a packed row, shape (1, tokens, hidden size). New prompts start at `start`."""
+        """Embed a packed row into shape (1, tokens, hidden size). New prompts start at index `start`."""
         row: Tensor = self._model.get_input_embeddings()(ids).clone()
         for new in fresh:
             parent, begun = new.queued, new.kv.length
@@ -151,7 +151,7 @@ class ImageFeatures:
                 features = torch.cat([self._features(image) for image in parent.images])
                 positions = [start + position for position, token in enumerate(prompt) if token == self._token]
                 if len(positions) != len(features):
-                    counts = f"{len(positions)} image tokens, but {len(features)} image features"
+                    counts = f"got {len(positions)} image tokens, but {len(features)} image features"
                     raise EngineError(f"request {parent.request.key}: {counts}; use the model's original processor")
                 row[0, torch.tensor(positions, device=row.device)] = features.to(row.dtype)
             start += len(prompt) - begun
@@ -162,7 +162,6 @@ class ImageFeatures:
         self._features.cache_clear()
 
     def _compute(self, image: ProcessedImage) -> Tensor:
-        """Return shape (image tokens, hidden size)."""
         pixels = {name: _to_model(value, self._model) for name, value in image.pixels.items()}
         output = self._model.get_image_features(**pixels, return_dict=True).pooler_output
         features = torch.cat(list(output)) if isinstance(output, list | tuple) else output

@@ -1,4 +1,4 @@
-"""Group running replies, because one attention call per block is much faster."""
+"""Group running replies into blocks, because one attention call per block is much faster."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -18,7 +18,7 @@ _Layers = Mapping[int, tuple[Tensor, Tensor]]
 
 
 class DecodeBlock:
-    """A segment of replies with equal capacity."""
+    """A segment of replies that have the same capacity."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -31,12 +31,12 @@ class DecodeBlock:
     @property
     def tokens(self) -> int:
         """See `Segment`."""
-        assert self._places is not None, "begin_pass comes first"
+        assert self._places is not None, "call begin_pass first"
         return len(self._places[1])
 
     @property
     def allocated_tokens(self) -> int:
-        """Capacity of the buffers in tokens."""
+        """Total capacity of the buffers, in tokens."""
         return self.rows * self.capacity
 
     @property
@@ -45,12 +45,12 @@ class DecodeBlock:
         return len(self.sequences) == _MAX_ROWS
 
     def layers_of(self, sequence: RunningSequence) -> _Layers:
-        """A reply's keys and values per layer, shape (kv heads, capacity, head size)."""
+        """Return a reply's keys and values per layer, each of shape (kv heads, capacity, head size)."""
         row = self.sequences.index(sequence)
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
     def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        """Copy a reply's keys and values into a new row: `read` tokens, then the tokens at offsets `nodes`."""
+        """Copy a reply's keys and values to a new row: the first `read` tokens, then those at the offsets `nodes`."""
         row = len(self.sequences)
         if row == self.rows:
             self._grow(layers)
@@ -63,11 +63,11 @@ class DecodeBlock:
         self.sequences.append(sequence)
 
     def _grow(self, layers: _Layers) -> None:
-        """Allocate zeros, because products read whole rows."""
+        """Allocate zeros, because matrix products use entire rows."""
         rows = max(_INITIAL_ROWS, 2 * self.rows)
         grown: dict[int, tuple[Tensor, Tensor]] = {}
         for layer, pair in layers.items():
-            with torch.inference_mode(False):  # so that a model in training can write to it
+            with torch.inference_mode(False):  # so that a model in training can write to them
                 keys, values = (
                     tensor.new_zeros((rows, tensor.shape[0], self.capacity, tensor.shape[2])) for tensor in pair
                 )
@@ -87,13 +87,13 @@ class DecodeBlock:
         self.sequences.pop()
 
     def begin_pass(self, places: Tensor) -> None:
-        """Set the positions of the last tokens, shape (replies,)."""
+        """Set the position of each reply's last token, shape (replies,)."""
         self._places = torch.arange(len(places), device=places.device), places
         self._masks = {}
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, options: AttentionOptions) -> Tensor:
         """See `Segment`."""
-        assert self._places is not None, "begin_pass comes first"
+        assert self._places is not None, "call begin_pass first"
         rows, places = self._places
         keys, values = self._layers[layer]
         keys[rows, :, places] = key[0].transpose(0, 1)
@@ -106,7 +106,6 @@ class DecodeBlock:
         return torch.bmm(shares, values[:count].flatten(0, 1)).view(1, count, -1, value.shape[3])
 
     def _mask(self, window: int | None) -> Tensor:
-        """Return shape (replies, 1, capacity)."""
         assert self._places is not None
         if window not in self._masks:
             last = self._places[1][:, None]
@@ -137,12 +136,12 @@ class DecodeBlocks:
 
     @property
     def tokens(self) -> int:
-        """Maximum tokens that the replies need."""
+        """Maximum number of tokens that the replies need."""
         allocated = sum(block.allocated_tokens for block in self.blocks)
         return max(allocated, sum(sequence.parent.capacity for sequence in self))
 
     def join(self, sequence: RunningSequence, kv: KVCache, nodes: Sequence[int]) -> None:
-        """Add a reply to a prompt. `nodes` has its tokens' offsets, except the last."""
+        """Add a reply to a prompt. `nodes` contains the offsets of all tokens except the last."""
         self._insert(sequence, kv.layers(), kv.length, nodes)
 
     def make_room(self) -> None:
@@ -153,7 +152,7 @@ class DecodeBlocks:
                 self._remove(block, sequence)
 
     def copy(self, sequence: RunningSequence, kv: KVCache) -> None:
-        """Append a reply's missing tokens to `kv`."""
+        """Append the reply's keys and values that are missing from `kv`."""
         block = self._block_of(sequence)
         for layer, (keys, values) in block.layers_of(sequence).items():
             new = slice(kv.length, sequence.read_tokens)
@@ -196,6 +195,6 @@ class DecodeBlocks:
 
 
 def _row_tokens(tokens: int) -> int:
-    """Round up: fewer, fuller blocks are faster."""
+    """Round up, because fewer, fuller blocks are faster."""
     step = max(128, 1 << (tokens.bit_length() - 3))
     return -(-tokens // step) * step

@@ -1,7 +1,7 @@
 """The transformers engine: continuous batching without padding.
 
-Each pass packs the next token of every running reply and new prompts, up to the token budget, into one row. If memory
-runs out, the budget is halved.
+Each pass packs one row: the next token of every running reply, and new prompts up to the token budget. If memory runs
+out, the budget is halved.
 """
 
 import gc
@@ -75,7 +75,7 @@ class TransformersEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Large enough to tokenise prompts ahead of time."""
+        """See `Engine`."""
         return 2 * self.max_num_seqs
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -91,7 +91,7 @@ class TransformersEngine:
                 continue
             queued = self._queue_entry(*prepared)
             if self._prefix_cache.has_continued(queued):
-                self._waiting.appendleft(queued)  # before the cache drops the prompt it continues
+                self._waiting.appendleft(queued)  # start it before the cache drops the prompt that it continues
             else:
                 self._waiting.append(queued)
 
@@ -162,7 +162,7 @@ class TransformersEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Return notes, out-of-memory events, limits, and reused prompt tokens."""
+        """See `Engine`."""
         return {
             "notes": [*self._loaded.notes, *self._adapters.truncator(None).notes],
             "out_of_memory": self.halvings,
@@ -172,7 +172,7 @@ class TransformersEngine:
         }
 
     def close(self) -> None:
-        """Drop all requests and the model."""
+        """Cancel all requests and release the model."""
         self._waiting.clear()
         self._decoding.clear()
         self._prefix_cache.clear()
@@ -180,7 +180,7 @@ class TransformersEngine:
         self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
 
     def _step(self) -> None:
-        """After the first successful pass, errors are attributed to requests. Failed passes change no replies."""
+        """Run a pass. A failed pass does not change any replies."""
         fresh = self._schedule()
         try:
             self._decoding.make_room()
@@ -326,8 +326,10 @@ class RewardEngine(TransformersEngine):
         self._pad_id = loaded.model.config.get_text_config().pad_token_id
 
     def load_adapter(self, adapter: str) -> None:
-        """Reject adapters, because reward adapters include the head."""
-        raise EngineError(f"{adapter}: a reward model cannot load adapters later; pass --adapter when loading it")
+        """Reject the adapter, because reward adapters include the head."""
+        raise EngineError(
+            f"{adapter}: reward models cannot load adapters later; pass --adapter when you load the model"
+        )
 
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
         ids = list(tokenized.ids)

@@ -1,4 +1,4 @@
-"""Store keys and values of prompts."""
+"""Store the keys and values of prompts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from judgelm.engines.memory import available_bytes
 
 
 class KVCache:
-    """A prompt's keys and values per layer. Tokens from failed passes do not count.
+    """A prompt's keys and values per layer. Tokens from failed passes are not counted.
 
     `expected` is the initial capacity. The first `shared` tokens are copied from `prefix`.
     """
@@ -24,7 +24,7 @@ class KVCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, key: Tensor, value: Tensor, past: int) -> tuple[Tensor, Tensor]:
-        """Write tokens at position `past`. Return all tokens, shape (1, kv heads, tokens, head size)."""
+        """Write new tokens at position `past`. Return all keys and values, shape (1, kv heads, tokens, head size)."""
         if self._prefix is not None and layer not in self._layers:
             keys, values = (tensor[:, :, : self.length] for tensor in self._prefix._layers[layer])
             self._layers[layer] = self._grown(layer, keys, values, 0, self.length)
@@ -39,7 +39,7 @@ class KVCache:
 
     def _grown(self, layer: int, key: Tensor, value: Tensor, past: int, end: int) -> tuple[Tensor, Tensor]:
         room = max(end, self.expected)
-        with torch.inference_mode(False):  # so that a model in training can write to it
+        with torch.inference_mode(False):  # so that a model in training can write to them
             keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
             values = value.new_empty((*value.shape[:2], room, value.shape[3]))
         if layer in self._layers:
@@ -49,7 +49,7 @@ class KVCache:
         return keys, values
 
     def layers(self) -> Mapping[int, tuple[Tensor, Tensor]]:
-        """Keys and values per layer, shape (kv heads, capacity, head size)."""
+        """Return the keys and values per layer, each of shape (kv heads, capacity, head size)."""
         return {layer: (keys[0], values[0]) for layer, (keys, values) in self._layers.items()}
 
     def advance(self, tokens: int) -> None:
@@ -59,7 +59,7 @@ class KVCache:
 
 
 class TrainedKV(KVCache):
-    """Keys and values with gradients. A layer is kept until its tree is written."""
+    """Keys and values with gradients."""
 
     __slots__ = ()
 
@@ -77,7 +77,7 @@ _MEMORY_SHARE = 0.5
 
 
 def kv_capacity(model: Any, device: torch.device) -> int:
-    """Number of tokens that fit into half of the free memory."""
+    """Return the number of tokens that fit in half of the free memory."""
     config = model.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

@@ -1,6 +1,6 @@
 """Faster layers for CPUs, and an exact output head.
 
-oneDNN reorders a linear layer's weight on every call. Packed layers reorder it once. Only rounding changes.
+oneDNN reorders a linear layer's weight on every call. Packed layers reorder it once. Results differ only by rounding.
 """
 
 from collections.abc import Collection
@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from torch import Tensor, nn
 
 _KEPT_BYTES = 24 * 2**20
-"""Below glibc's 32 MiB threshold for separate memory mappings."""
+"""Stays below glibc's 32 MiB threshold for separate memory mappings."""
 _PRECISION = {torch.bfloat16: 2e-2, torch.float32: 1e-5}
 
 
@@ -25,7 +25,7 @@ class PackedLinear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Map (..., features in) to (..., features out). `swish` applies SiLU."""
+        """Map shape (..., in features) to (..., out features). `swish` applies SiLU."""
         output: Tensor = torch.ops.mkldnn._linear_pointwise(row, self.weight, self.bias, activation, [], "")
         return output
 
@@ -43,7 +43,7 @@ class PackedMlp(nn.Module):
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down
 
     def forward(self, row: Tensor) -> Tensor:
-        """Process (1, tokens, hidden) in chunks small enough for glibc to reuse their memory."""
+        """Process tokens in chunks that are small enough for glibc to reuse their memory."""
         if any(type(layer) is not PackedLinear for layer in self.children()):
             return self._chunk(row)
         size = row.shape[1] * self.gate_proj.out_features * row.itemsize
@@ -64,7 +64,7 @@ class PackedNorm(nn.Module):
         self.epsilon = epsilon
 
     def forward(self, row: Tensor) -> Tensor:
-        """Normalise (..., hidden)."""
+        """Normalise a tensor of shape (..., hidden)."""
         channels = row.reshape(1, -1, row.shape[-1])
         size = torch.linalg.vector_norm(channels[0], dim=1, dtype=torch.float32)
         square = size.square_().div_(row.shape[-1])
@@ -121,7 +121,7 @@ def _alike(module: nn.Module, packed: nn.Module, weight: Tensor) -> bool:
 
 
 class OutputHead(nn.Module):
-    """Computes logits in float32 for selected tokens only."""
+    """Computes the logits of selected tokens in float32."""
 
     def __init__(self, linear: nn.Module) -> None:
         super().__init__()
@@ -133,11 +133,11 @@ class OutputHead(nn.Module):
 
     @property
     def weight(self) -> Any:
-        """The head's weight, which transformers reads."""
+        """The head's weight, which transformers accesses."""
         return self.linear.weight
 
     def compute_exactly(self, tokens: Collection[int]) -> None:
-        """Select tokens for float32 logits."""
+        """Add tokens whose logits are computed in float32."""
         if self._known.issuperset(tokens):
             return
         self._known |= set(tokens)
@@ -150,7 +150,7 @@ class OutputHead(nn.Module):
         self._bias = bias.detach()[self._tokens].float() if isinstance(bias, Tensor) else None
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Map (..., hidden) to (..., vocabulary) in float32."""
+        """Map shape (..., hidden) to float32 logits of shape (..., vocabulary)."""
         logits: Tensor = self.linear(hidden).float()
         if self._tokens is not None and self._rows is not None:
             logits[..., self._tokens] = F.linear(hidden.float(), self._rows, self._bias)

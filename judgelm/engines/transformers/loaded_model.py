@@ -1,4 +1,4 @@
-"""Load a model, its tokenizer, and one adapter."""
+"""Load a model, its tokenizer, and an optional adapter."""
 
 import warnings
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _VISION_ATTENTION = {"": ATTENTION_NAME, "text_config": ATTENTION_NAME, "vision_
 _IMAGE_MODELS = frozenset(modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES)
 _TEXT_MODELS = frozenset(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 IMAGE_TOKEN_MODELS = frozenset({"llava", "vipllava", "mistral3", "internvl", "idefics3", "smolvlm"})
-"""Models that only insert image features at image tokens, so they can run packed."""
+"""Models that only insert image features at image tokens, and therefore support packed rows."""
 _ROWS_AND_COLUMNS = "two-dimensional image positions"
 _BOTH_WAYS = "bidirectional attention between image tokens"
 _NEEDS = {
@@ -47,7 +47,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model that is ready to run; `notes` are messages for the user."""
+    """A model that is ready to run."""
 
     model: Any
     tokenizer: Any
@@ -104,7 +104,7 @@ def load(options: EngineOptions) -> LoadedModel:
 
 def _runs_vision(source: str, kind: str) -> bool:
     if kind not in IMAGE_TOKEN_MODELS and kind in _IMAGE_MODELS and kind not in _TEXT_MODELS:
-        raise ModelError(f"{source}: the transformers engine cannot run {kind} models: {no_vision_reason(kind)}")
+        raise ModelError(f"{source}: the transformers engine does not support {kind} models: {no_vision_reason(kind)}")
     return kind in IMAGE_TOKEN_MODELS
 
 
@@ -114,13 +114,13 @@ def no_vision_reason(kind: str) -> str:
         needs = _NEEDS.get(kind.rsplit("_moe", 1)[0], "more than image features at image tokens")
         known = ", ".join(sorted(IMAGE_TOKEN_MODELS))
         return f"they need {needs}; supported: {known}; use --engine vllm, or a server with --engine openai"
-    return f"{kind} models only read text; use a vision-language model, or judge without images"
+    return f"{kind} models only support text; use a vision-language model, or judge without images"
 
 
 def in_gpu_dtype(
     model: Any, choice: DtypeChoice, device: str, has_bfloat16: Callable[[], bool] = TORCH_HAS_BFLOAT16
 ) -> tuple[Any, DtypeChoice]:
-    """Convert the model to the GPU's format if the checkpoint's was unknown."""
+    """Convert the model to the GPU's dtype if the checkpoint's dtype was unknown."""
     if choice.dtype != "auto" or not device.startswith("cuda"):
         return model, choice
     choice = choose_gpu_dtype(str(model.dtype).removeprefix("torch."), has_bfloat16)
@@ -135,7 +135,7 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
         method = stored.get("quant_method", "unknown")
         own = method == "bitsandbytes"
         way_out = "pass the unquantised model and --quantization 4bit" if own else "use --engine vllm"
-        raise ModelError(f"{source}: the transformers engine does not load quantised weights ({method}); {way_out}")
+        raise ModelError(f"{source}: the transformers engine does not support quantised weights ({method}); {way_out}")
     try:
         with safe_unpickling(source, options.revision):
             loaded: Any = kind.from_pretrained(
@@ -178,7 +178,7 @@ def _quantization(name: str | None) -> Any:
 
 
 def runs_packed(model: Any) -> bool:
-    """Return True if attention can be replaced and layers store only keys and values."""
+    """Return True if the attention can be replaced and the layers store only keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(getattr(model, "_supports_attention_backend", False)) and not layers - _ATTENTION_LAYERS
 
@@ -190,34 +190,36 @@ def device_of(name: str) -> str:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ConfigError(f"device {name!r} does not exist; try auto, cpu, cuda or cuda:0") from error
+        raise ConfigError(f"device {name!r} does not exist; try auto, cpu, cuda, or cuda:0") from error
     if device.type == "cuda" and (device.index or 0) >= (count := usable_gpus()):
-        reason = driver_too_old(driver_cuda(), torch.version.cuda) or f"torch sees {count} CUDA devices"
+        reason = driver_too_old(driver_cuda(), torch.version.cuda) or f"{count} CUDA devices are available"
         raise ConfigError(f"device {name!r} not found: {reason}; try auto")
     return name
 
 
 def attach_adapter(model: Any, adapter: str, *, trainable: bool = False) -> Any:
     """Attach an adapter without merging it."""
-    from peft import PeftModel  # takes a second
+    from peft import PeftModel  # importing peft takes a second
 
     check_weights(adapter)
     fit_vocabulary(model, adapter)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", message="Found missing adapter keys")  # else PEFT uses random ones
+            warnings.filterwarnings(
+                "error", message="Found missing adapter keys"
+            )  # otherwise, PEFT initialises them randomly
             peft_model = PeftModel.from_pretrained(model, adapter, is_trainable=trainable)
     except (*LOAD_ERRORS, UserWarning) as error:
         raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)[:300]}") from error
     if (place := model_files.nan_in(peft_model.peft_config["default"].to_dict().items())) is not None:
-        raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter's folder")
+        raise ModelError(f"{adapter}: adapter_config.json: {place} is NaN; restore the adapter folder")
     return peft_model
 
 
 def fit_vocabulary(model: Any, adapter: str) -> None:
     """Resize the base model's embeddings to the adapter's vocabulary."""
     vocabulary, weight = adapter_vocabulary(adapter), model.get_input_embeddings().weight
-    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # with ZeRO-3, this process only has a part
+    base = int(getattr(weight, "ds_shape", weight.shape)[0])  # with ZeRO-3, this process only holds a part
     if not (others := {layer: rows for layer, rows in vocabulary.rows.items() if rows != base}):
         return
     rows = max(others.values())
@@ -227,9 +229,9 @@ def fit_vocabulary(model: Any, adapter: str) -> None:
     missing = own - vocabulary.saved if rows > base else set()
     if missing or len(set(vocabulary.rows.values())) > 1:
         sizes = ", ".join(f"{layer} {count:,}" for layer, count in sorted(vocabulary.rows.items()))
-        lacks = f": no {' and no '.join(sorted(missing))}" if missing else ""
+        lacks = f": {' and '.join(sorted(missing))}" if missing else ""
         raise ModelError(
-            f"{adapter}: trained with a different vocabulary ({sizes} tokens) from its base ({base:,}), but lacks some "
-            f"embeddings{lacks}; pass the resized base model"
+            f"{adapter}: trained with a different vocabulary ({sizes} tokens) from its base ({base:,}), but some "
+            f"embeddings are missing{lacks}; pass the resized base model"
         )
     model.resize_token_embeddings(rows, mean_resizing=False)

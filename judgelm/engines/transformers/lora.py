@@ -1,6 +1,6 @@
 """LoRA adapters that share a base model.
 
-PEFT selects adapters per row. Packed passes have one row, so each token uses its request's adapter.
+PEFT selects adapters per row. Packed passes have only one row, so adapters are selected per token here.
 """
 
 import math
@@ -18,16 +18,16 @@ from judgelm.engines.weights import check_weights
 from judgelm.errors import ModelError, first_line
 from judgelm.prompts.truncation import Truncator
 
-_ALONE = "load it alone with --adapter"
+_ALONE = "load it by itself with --adapter"
 _MIN_STRETCH = 32
-"""Shorter stretches are gathered into one product."""
+"""Shorter stretches are gathered into one matrix product."""
 
 TokenGroups = dict[str, list[slice | Tensor]]
-"""Tokens in a pass by adapter: long stretches, and the indices of all short ones."""
+"""Tokens in a pass, by adapter: long stretches, and the indices of all short stretches."""
 
 
 class AdaptedLinear(nn.Module):
-    """Adds each adapter's output to the tokens that use it."""
+    """Adds each adapter's output for the tokens that use the adapter."""
 
     def __init__(self, base: nn.Module, groups: TokenGroups) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class AdaptedLinear(nn.Module):
         self._groups = groups
 
     def forward(self, row: Tensor, activation: str = "none") -> Tensor:
-        """Map (1, tokens, features). `swish` applies SiLU."""
+        """See `PackedLinear.forward`."""
         output: Tensor = self.base(row)
         for adapter, tokens in self._groups.items():
             if (factors := self.factors.get(adapter)) is None:
@@ -75,12 +75,12 @@ class LoraAdapters:
         return self._truncators[adapter]
 
     def load(self, adapter: str) -> None:
-        """Load an adapter if it is not loaded."""
+        """Load an adapter unless it is already loaded."""
         if adapter in self._truncators:
             return
         identity = self._loaded.identity
         if "adapter" in identity:
-            raise ModelError(f"{identity['adapter']} is an adapter; load its base to use it together with {adapter}")
+            raise ModelError(f"{identity['adapter']} is an adapter; to use it together with {adapter}, load the base")
         model = self._loaded.model
         truncator = adapter_truncator(self._truncators[None], str(identity["path"]), adapter)
         factors = read_lora(adapter, device=str(model.device), dtype=model.dtype)
@@ -91,13 +91,13 @@ class LoraAdapters:
         self._truncators[adapter] = truncator
 
     def unload(self, adapter: str) -> None:
-        """Free an adapter's weights."""
+        """Release an adapter's weights."""
         self._truncators.pop(adapter, None)
         for layer in self._layers.values():
             layer.factors.pop(adapter, None)
 
     def select(self, owners: Iterable[tuple[str | None, int]]) -> None:
-        """Select the adapter for each stretch of the next pass."""
+        """Select the adapter for each stretch of tokens in the next pass."""
         stretches: dict[str, list[slice]] = {}
         start = 0
         for adapter, run in groupby(owners, key=lambda owner: owner[0]):
@@ -123,10 +123,12 @@ class LoraAdapters:
             base: Any = self._loaded.model.get_submodule(name)
             features = (base.in_features, base.out_features)
         except AttributeError as error:
-            raise ModelError(f"{adapter}: the model has no linear layer {name}; use an adapter of this base") from error
+            raise ModelError(
+                f"{adapter}: the model has no linear layer {name}; use an adapter for this base"
+            ) from error
         if features != (down.shape[1], up.shape[0]):
-            shapes = f"{down.shape[1]} to {up.shape[0]} features, but the model's has {features[0]} to {features[1]}"
-            raise ModelError(f"{adapter}: layer {name} has {shapes}; use an adapter of this base")
+            shapes = f"{down.shape[1]} to {up.shape[0]} features, but the base maps {features[0]} to {features[1]}"
+            raise ModelError(f"{adapter}: layer {name} maps {shapes}; use an adapter for this base")
         return AdaptedLinear(base, self._groups)
 
     def _wrap(self, name: str, layer: AdaptedLinear) -> None:
@@ -137,8 +139,8 @@ class LoraAdapters:
 
 
 def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Read each layer's factors, shapes (rank, in) and (out, rank). The second factor is scaled."""
-    from peft import LoraConfig, PeftConfig, load_peft_weights  # takes a second
+    """Load each layer's factors, of shapes (rank, in) and (out, rank). The second factor is already scaled."""
+    from peft import LoraConfig, PeftConfig, load_peft_weights  # importing peft takes a second
     from peft.utils.other import get_pattern_key
 
     check_weights(adapter)
@@ -148,12 +150,12 @@ def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tup
     except LOAD_ERRORS as error:
         raise ModelError(f"{adapter}: cannot load the adapter: {first_line(error)}") from error
     if not isinstance(config, LoraConfig) or config.use_dora:
-        raise ModelError(f"{adapter}: only plain LoRA adapters can share a base; {_ALONE}")
+        raise ModelError(f"{adapter}: only plain LoRA adapters can share a base model; {_ALONE}")
     factors: dict[str, dict[str, torch.Tensor]] = {}
     for name, weight in weights.items():
         layer, _, factor = name.removeprefix("base_model.model.").rpartition(".lora_")
         if factor not in ("A.weight", "B.weight") or layer.endswith("lm_head"):
-            finding = f"changes {name}, but adapters that share a base may only change linear layers inside the model"
+            finding = f"modifies {name}, but adapters that share a base may only modify its inner linear layers"
             raise ModelError(f"{adapter}: {finding}; {_ALONE}")
         factors.setdefault(layer, {})[factor] = weight
     patterns, scaled = config.alpha_pattern or {}, {}

@@ -1,4 +1,4 @@
-"""Run forward passes, and recognise out-of-memory and lost-device errors."""
+"""Run forward passes, and detect out-of-memory and lost-device errors."""
 
 import gc
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _NO_MEMORY = (
     "could not create a memory object\n",
     "could not execute a primitive\n",
 )
-"""torch has no out-of-memory error class for CPUs."""
+"""Messages of out-of-memory errors on CPUs, for which torch has no error class."""
 _LOST_DEVICE = ("CUDA error", "HIP error", "XPU error", "CUBLAS_STATUS_", "CUDNN_STATUS_")
 
 
@@ -31,12 +31,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_device_lost(error: BaseException) -> bool:
-    """Return True if the device cannot be used any more."""
+    """Return True if the device can no longer be used."""
     return any(words in str(error) for words in _LOST_DEVICE)
 
 
 class PassThread:
-    """Runs passes in the caller's thread, or in a spare one if oneDNN (3.12) has no memory for generated code."""
+    """Runs passes in the caller's thread, or in a spare thread if oneDNN (3.12) cannot allocate memory for code."""
 
     def __init__(self) -> None:
         self._spare = ThreadPoolExecutor(max_workers=1)

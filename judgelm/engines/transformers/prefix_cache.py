@@ -49,7 +49,7 @@ class PrefixCache:
             self._entries.popitem(last=False)
 
     def add_reply(self, sequence: RunningSequence, decoding: DecodeBlocks) -> None:
-        """Add a finished reply to its prompt's entry. If the entry is gone, only add long replies."""
+        """Add a finished reply to its prompt's entry."""
         queued, reply = sequence.parent, sequence.ids[:-1]
         _, kv = self._entries.get(_key(queued), (None, None))
         if kv is None or kv.length != len(queued.ids):
@@ -79,7 +79,7 @@ class PrefixCache:
         return best
 
     def has_continued(self, queued: QueuedRequest) -> bool:
-        """Return True if the prompt continues a cached one."""
+        """Return True if the prompt continues a cached prompt."""
         return self._continued_key(queued) in self._entries
 
     def new_kv(self, queued: QueuedRequest, prefix: SharedPrefix) -> KVCache:
@@ -105,7 +105,7 @@ def _key(queued: QueuedRequest) -> _Key:
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
-    """Count shared leading tokens before the prompt's last token. Return 0 if they end before its last image."""
+    """Count shared leading tokens, excluding the prompt's last token. Return 0 if they end before its last image."""
     limit = min(len(ids), len(queued.ids) - 1)
     differ = np.flatnonzero(ids[:limit] != queued.ids[:limit])
     tokens = int(differ[0]) if len(differ) else limit

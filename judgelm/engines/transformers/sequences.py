@@ -15,17 +15,17 @@ from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer
 from judgelm.records import Completion, FinishReason, Request
 
-NOT_DRAWN = "cannot sample a token: the model's probabilities are not finite; check its weights and dtype"
+NOT_DRAWN = "cannot sample a token because the model's probabilities are not finite; check its weights and dtype"
 
 
 def check_request(request: Request) -> None:
-    """Reject grammars."""
+    """Reject requests with grammars."""
     if request.sampling.grammar is not None:
         raise EngineError("the transformers engine does not support grammars; use --engine vllm")
 
 
 class FinishedSequence(NamedTuple):
-    """A finished reply without keys and values."""
+    """A finished reply."""
 
     text: str
     finish_reason: FinishReason
@@ -37,8 +37,8 @@ class QueuedRequest:
     """A tokenised request and its finished replies.
 
     Attributes:
-        images_end: tokens up to the end of the last image.
-        alone: run without other requests, because an earlier pass failed.
+        images_end: number of tokens up to the end of the last image.
+        alone: True if the request runs by itself because an earlier pass failed.
     """
 
     request: Request
@@ -51,11 +51,11 @@ class QueuedRequest:
     _finished: dict[int, FinishedSequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)  # comparing arrays is fast
+        self.ids: NDArray[np.int32] = np.array(self.tokenized.ids, np.int32)  # arrays can be compared quickly
 
     @property
     def context(self) -> tuple[str | None, tuple[str, ...]]:
-        """Adapter and images, which affect keys and values."""
+        """The adapter and images, which affect keys and values."""
         return self.request.adapter, self.tokenized.images
 
     @property
@@ -73,7 +73,7 @@ class QueuedRequest:
         self._finished.clear()
 
     def finish(self, sequence: "RunningSequence") -> Completion | None:
-        """Add a finished reply. Return the completion after the last one."""
+        """Add a finished reply. Return the completion if it was the last reply."""
         reason = sequence.finish_reason or "error"
         self._finished[sequence.index] = FinishedSequence(sequence.text, reason, len(sequence.ids))
         n = self.request.sampling.n
@@ -117,11 +117,11 @@ class RunningSequence:
 
     @property
     def read_tokens(self) -> int:
-        """Number of tokens that the model has read."""
+        """Number of tokens that the model has processed."""
         return len(self.parent.tokenized.ids) + len(self.ids) - 1
 
     def append(self, token: int, tokenizer: Tokenizer, eos_ids: frozenset[int]) -> None:
-        """Append a token, and set `finish_reason` at the end."""
+        """Append a token, and set `finish_reason` if the reply is complete."""
         if self.finish_reason is not None:
             return
         sampling = self.parent.request.sampling
@@ -131,10 +131,7 @@ class RunningSequence:
 
 
 def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, greedy: Sequence[int]) -> list[int]:
-    """Choose the next token of each reply, greedily or with the reply's generator.
-
-    `logits` has one row per reply, but `greedy` may be longer.
-    """
+    """Choose the next token of each reply, greedily or with the reply's generator."""
     tokens = list(greedy[: len(sequences)])
     drawn = [row for row, sequence in enumerate(sequences) if sequence.generator is not None]
     if not drawn:

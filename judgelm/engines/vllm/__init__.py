@@ -1,7 +1,4 @@
-"""The vLLM engine, and the environment for importing and starting vLLM.
-
-`START_LOG` logs startup, which takes minutes for large models.
-"""
+"""The vLLM engine, and helpers to import and start vLLM quietly."""
 
 import logging
 import os
@@ -11,28 +8,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 START_LOG = logging.getLogger("judgelm.vllm_start")
-"""Logs one message per startup stage."""
 _DEFAULTS = {
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `auto` needs one NUMA node per worker
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `auto` requires one NUMA node per worker
 }
 _STAGES: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("Starting to load model", lambda message: "loading weights"),
-    ("Loading weights took", lambda message: "weights are loaded; profiling memory"),
+    ("Loading weights took", lambda message: "weights loaded; profiling memory"),
     ("KV cache size", lambda message: message.partition(" tokens")[0] + " tokens"),
-    ("Graph capturing finished", lambda message: "CUDA graphs are captured"),
+    ("Graph capturing finished", lambda message: "CUDA graphs captured"),
 )
-"""vLLM's log messages and the stages that they indicate."""
 
 
 @contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Import vLLM without logs and usage statistics unless their environment variables are set."""
+    """Disable vLLM's logs and usage statistics during imports, unless the environment variables are set."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
-    logging.getLogger("vllm").setLevel(logging.ERROR)  # it logs missing optional packages
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # vLLM logs missing optional packages
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
         yield
 
@@ -43,8 +38,6 @@ def stage_of(message: str) -> str | None:
 
 
 class _StageHandler(logging.Handler):
-    """Logs each stage once."""
-
     def __init__(self) -> None:
         super().__init__(logging.INFO)
         self._began = time.monotonic()
@@ -62,7 +55,7 @@ class _StageHandler(logging.Handler):
 
 @contextmanager
 def logged_stages(processes: int) -> Iterator[None]:
-    """Log startup stages. With worker processes, only log the start and end."""
+    """Log startup stages. If there are worker processes, only the start and end are logged."""
     if not START_LOG.isEnabledFor(logging.INFO):
         yield
         return

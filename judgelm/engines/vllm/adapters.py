@@ -35,13 +35,15 @@ class VllmAdapters:
         if adapter in self._loaded:
             return self._loaded[adapter]
         if not self._arguments.enable_lora:
-            raise EngineError(f"adapter {adapter}: load the engine with --engine-arg enable_lora=true")
+            raise EngineError(
+                f"adapter {adapter}: LoRA is not enabled; load the engine with --engine-arg enable_lora=true"
+            )
         check_weights(adapter)
         self._check_vocabulary(adapter)
         limit = max_adapters(self._arguments)
         if limit is not None and len(self._loaded) >= limit:
             way_out = f"load the engine with --engine-arg max_loras={limit + 1}"
-            raise EngineError(f"adapter {adapter}: this engine supports at most {limit}; {way_out}")
+            raise EngineError(f"adapter {adapter}: this engine supports at most {limit} adapters; {way_out}")
         lora_id = next(self._ids)  # also in the name, because vLLM's prefix cache outlives unloaded adapters
         lora = LoRARequest(f"{adapter}#{lora_id}", lora_id, adapter)
         try:
@@ -52,12 +54,12 @@ class VllmAdapters:
         return lora
 
     def _check_vocabulary(self, adapter: str) -> None:
-        """Reject a different vocabulary, because vLLM would use the base's embeddings."""
+        """Reject adapters with a different vocabulary, because vLLM would use the base model's embeddings."""
         base = int(self._backend.config.model_config.get_vocab_size())
         for layer, rows in adapter_vocabulary(adapter).rows.items():
             if rows != base:
                 finding = f"trained with a different vocabulary: {layer} has {rows:,} tokens, but the base has {base:,}"
-                way_out = "merge it (train/merge_lora.py), or use --engine transformers"
+                way_out = "merge the adapter (train/merge_lora.py), or use --engine transformers"
                 raise EngineError(f"{adapter}: {finding}; {way_out}")
 
     def unload(self, adapter: str) -> None:

@@ -29,12 +29,12 @@ _CPU_KEY_VALUE_BYTES = 4 << 30
 
 _CPU_DEFAULTS: dict[str, Any] = {
     "enforce_eager": True,  # compilation takes half a minute and rarely pays off
-    "block_size": 32,  # with vLLM's 128, most branches of a candidate tree would not be cached
+    "block_size": 32,  # with vLLM's default of 128, most branches of a candidate tree would not be cached
     "kv_cache_memory_bytes": _CPU_KEY_VALUE_BYTES,
     "worker_cls": "judgelm.engines.vllm.cpu_worker.SeededCPUWorker",
 }
 _PRECISE_HEAD = {"head_dtype": "float32"}
-"""Bfloat16 logits differ in steps of 1/8, so a quarter of pairs would tie for judges that score a verdict word."""
+"""Bfloat16 logits are rounded to steps of 1/8, so a quarter of pairs would tie if a verdict word is scored."""
 
 
 def engine_args(
@@ -55,14 +55,14 @@ def engine_args(
         "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "quantization": _quantization(options),
-        "load_format": "bitsandbytes" if options.quantization else "hf",  # safetensors, else safe pickles
+        "load_format": "bitsandbytes" if options.quantization else "hf",  # safetensors, or safe pickles
         "enable_prefix_caching": True,
         "use_tqdm_on_load": False,
         "disable_log_stats": True,
         "worker_extension_cls": "judgelm.engines.weights.WeightsCheck",
         "seed": 0,
     }
-    if getattr(config, "quantization_config", None) is None:  # vLLM cannot widen a quantised head
+    if getattr(config, "quantization_config", None) is None:  # vLLM cannot convert a quantised head to float32
         arguments["hf_overrides"] = _PRECISE_HEAD
     if current_platform.is_cpu():
         arguments |= _CPU_DEFAULTS
@@ -77,7 +77,7 @@ def engine_args(
     try:
         return EngineArgs(**arguments)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"vLLM rejects its arguments: {first_line(error)}") from error
+        raise ConfigError(f"vLLM rejected its arguments: {first_line(error)}") from error
 
 
 def choose_dtype(base: str, options: EngineOptions) -> DtypeChoice:
@@ -110,7 +110,7 @@ def resolved_args(config: VllmConfig) -> dict[str, Any]:
 
 
 def batch_note(config: VllmConfig, options: EngineOptions) -> str:
-    """Report the prompt tokens per step if vLLM chose them."""
+    """Report the maximum number of prompt tokens per step if vLLM chose it."""
     if options.max_num_batched_tokens is not None:
         return ""
     tokens = config.scheduler_config.max_num_batched_tokens
@@ -119,12 +119,12 @@ def batch_note(config: VllmConfig, options: EngineOptions) -> str:
 
 
 def device_count(arguments: EngineArgs) -> int:
-    """Number of devices requested by the arguments."""
+    """Return the number of devices that the arguments request."""
     return int(arguments.tensor_parallel_size * arguments.pipeline_parallel_size * arguments.data_parallel_size)
 
 
 def max_adapters(arguments: EngineArgs) -> int | None:
-    """Maximum number of loaded adapters. None if vLLM swaps them."""
+    """Return the maximum number of loaded adapters, or None if vLLM swaps adapters."""
     return int(arguments.max_loras) - 1 if current_platform.is_cpu() else None
 
 
@@ -136,33 +136,37 @@ def lora_rank(adapter: str) -> int:
     try:
         rank = int(parse_json(path.read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: not a valid LoRA config ({error}); check --adapter") from error
+        raise ModelError(f"{path}: invalid LoRA config ({error}); check --adapter") from error
     for supported in _LORA_RANKS:
         if rank <= supported:
             return supported
-    raise ModelError(f"{path}: rank {rank} exceeds vLLM's maximum of {_LORA_RANKS[-1]}; merge it into its base")
+    raise ModelError(
+        f"{path}: rank {rank} exceeds vLLM's maximum of {_LORA_RANKS[-1]}; merge the adapter into its base"
+    )
 
 
 def _check_names(options: EngineOptions) -> None:
     known = [field.name for field in dataclasses.fields(EngineArgs)]
     for name in options.engine_args:
         if name in _OWN_OPTIONS:
-            raise ConfigError(f"--engine-arg {name}: use the option {_OWN_OPTIONS[name]}")
+            raise ConfigError(f"--engine-arg {name}: use {_OWN_OPTIONS[name]} instead")
         if name not in known:
             similar = ", ".join(difflib.get_close_matches(name, known, n=3)) or "see vLLM's engine arguments"
             raise ConfigError(f"--engine-arg {name}: vLLM has no such argument; similar: {similar}")
     if options.device not in ("auto", current_platform.device_type):
         way_out = "select GPUs with CUDA_VISIBLE_DEVICES and --engine-arg tensor_parallel_size=N"
-        raise ConfigError(f"--device {options.device}: this vLLM runs on {current_platform.device_type}; {way_out}")
+        raise ConfigError(
+            f"--device {options.device}: this build of vLLM runs on {current_platform.device_type}; {way_out}"
+        )
 
 
 def _check_heads(base: str, config: Any) -> None:
-    """Check head sizes, because some only fail at the first prompt."""
+    """Reject unsupported head sizes, because some only fail at the first prompt."""
     text = config.get_text_config()
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()
     if current_platform.is_cpu() and width not in sizes:
-        finding = f"attention heads of size {width}; vLLM's CPU build supports {', '.join(map(str, sizes))}"
+        finding = f"the attention head size is {width}, but vLLM's CPU build supports {', '.join(map(str, sizes))}"
         raise ModelError(f"{base}: {finding}; use --engine transformers")
 
 
@@ -173,13 +177,13 @@ def _quantization(options: EngineOptions) -> str | None:
         return "bitsandbytes"
     fp8 = "fp8_per_tensor" if "fp8_per_tensor" in QUANTIZATION_METHODS else "fp8"
     raise ConfigError(
-        f"quantization {options.quantization!r}: vLLM {vllm.__version__} does not support it while loading; use "
-        f"--engine transformers, FP8 on a GPU (--engine-arg quantization={fp8}), or an AWQ, GPTQ or FP8 checkpoint"
+        f"quantization {options.quantization!r}: vLLM {vllm.__version__} cannot apply it when loading a model; use "
+        f"--engine transformers, FP8 on a GPU (--engine-arg quantization={fp8}), or an AWQ, GPTQ, or FP8 checkpoint"
     )
 
 
 def _check_weights(base: str, options: EngineOptions) -> None:
     folder = Path(base)
     if folder.is_dir() and not any(folder.glob("*.safetensors")) and not pickled_files(folder):
-        raise ModelError(f"{base}: no weights (*.safetensors or pytorch_model*.bin) in this folder")
+        raise ModelError(f"{base}: no weights (*.safetensors or pytorch_model*.bin) found in this folder")
     check_pickled(base, options.revision)

@@ -1,4 +1,4 @@
-"""Run vLLM in this process for one device, or with worker processes for several."""
+"""Run vLLM in this process for a single device, or in worker processes for multiple devices."""
 
 import importlib.util
 import os
@@ -40,7 +40,7 @@ VllmSampling: TypeAlias = SamplingParams | PoolingParams
 
 
 class PromptRefusedError(Exception):
-    """vLLM rejected a request."""
+    """Raised if vLLM rejects a request."""
 
 
 class _Backend:
@@ -70,13 +70,13 @@ class _Backend:
 
 
 class InProcessBackend(_Backend):
-    """Runs vLLM in this thread. Two engines would share torch's process groups."""
+    """Runs vLLM in this thread. Only one can exist at a time, because engines would share torch's process groups."""
 
     _loaded = False
 
     def __init__(self, arguments: EngineArgs) -> None:
         if InProcessBackend._loaded:
-            raise EngineError("only one vLLM engine can run per process; close the other one first")
+            raise EngineError("only one vLLM engine can run per process; close the other engine first")
         with quiet_start(arguments.model, multiprocessing=False), logged_stages(1):
             self._engine = LLMEngine.from_engine_args(arguments, usage_context=_CONTEXT)
         InProcessBackend._loaded = True
@@ -89,7 +89,7 @@ class InProcessBackend(_Backend):
             raise PromptRefusedError(str(error)) from error
 
     def collect(self, timeout_s: float) -> list[RequestOutput | tuple[str, str]]:
-        """Run steps until there is an output."""
+        """Run steps until there are outputs."""
         until = time.monotonic() + timeout_s
         while self._engine.has_unfinished_requests():
             try:
@@ -101,11 +101,11 @@ class InProcessBackend(_Backend):
         return []
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop prompts."""
+        """Cancel prompts."""
         self._engine.abort_request(list(keys))
 
     def close(self) -> None:
-        """Free the model, so that another engine can start."""
+        """Release the model, so that another engine can start."""
         self._engine.engine_core.shutdown()
         del self._engine
         cleanup_dist_env_and_memory()
@@ -113,7 +113,7 @@ class InProcessBackend(_Backend):
 
 
 class AsyncBackend(_Backend):
-    """Runs vLLM's asynchronous engine in a thread with worker processes."""
+    """Runs vLLM's asynchronous engine in a background thread, with worker processes."""
 
     def __init__(self, arguments: EngineArgs) -> None:
         self._loop = LoopThread("vllm")
@@ -130,7 +130,7 @@ class AsyncBackend(_Backend):
         return self._loop.run(result, _START_TIMEOUT_S)
 
     def add(self, key: str, prompt: TokensPrompt, sampling: VllmSampling, adapter: LoRARequest | None) -> None:
-        """Submit a prompt. `collect` returns rejections."""
+        """Submit a prompt. If vLLM rejects it, `collect` returns the error."""
         self._in_flight.add(key)
         # errors are EngineDeadError or come from the model
         self._loop.start(key, self._generate(key, prompt, sampling, adapter), self._outputs.put)
@@ -165,7 +165,7 @@ class AsyncBackend(_Backend):
             return outputs
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop prompts. Cancelling `generate` aborts them in the engine core."""
+        """Cancel prompts."""
         for key in self._in_flight.intersection(keys):
             self._in_flight.remove(key)
             self._loop.cancel(key)
@@ -180,7 +180,7 @@ class AsyncBackend(_Backend):
 
 
 Backend = InProcessBackend | AsyncBackend
-"""Takes tokenised prompts. Returns vLLM's outputs, or the key and error message of failed requests."""
+"""Accepts tokenised prompts. Returns vLLM's outputs, or the key and error message of each failed request."""
 
 
 async def _start(arguments: EngineArgs) -> AsyncLLM:
@@ -216,7 +216,7 @@ def quiet_start(base: str, *, multiprocessing: bool) -> Iterator[None]:
 
 @contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Keep spawned processes from running an unguarded main module again."""
+    """Prevent spawned processes from running an unguarded main module again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -226,13 +226,12 @@ def _hidden_main() -> Iterator[None]:
 
 
 def _protect_llvmlite() -> None:
-    """On CPUs, vLLM 0.32 reads every module's `__dict__`, which crashes for llvmlite."""
+    """On CPUs, vLLM 0.32 accesses every module's `__dict__`, which crashes llvmlite."""
     if llvmlite := sys.modules.get("llvmlite.binding.ffi"):
         llvmlite.lib._fntab.setdefault("__dict__", {})
 
 
 def _root_words(error: BaseException) -> str:
-    """Unwrap an error message from vLLM or pydantic."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     wrapped = len(lines) > 1 and "validation error" in lines[0]
     words = " ".join(lines[1:2] if wrapped else lines[:1]).split(" [type=")[0]
@@ -240,7 +239,7 @@ def _root_words(error: BaseException) -> str:
 
 
 def _vision_hint(error: BaseException) -> str:
-    """Suggest torchvision. Only vLLM's log reports that it is missing."""
+    """Suggest torchvision, because vLLM only logs that it is missing."""
     if "failed to be inspected" not in str(error) or importlib.util.find_spec("torchvision") is not None:
         return ""
-    return "; if it is a vision model, install torchvision (the CPU build lacks it), or use --engine transformers"
+    return "; for a vision model, install torchvision (not part of the CPU build), or use --engine transformers"

@@ -1,6 +1,6 @@
-"""The vLLM engine, on GPUs or CPUs.
+"""The vLLM engine, for GPUs and CPUs.
 
-It tokenises and decodes like the transformers engine, so that both give the same results.
+It tokenises and decodes like the transformers engine, so that both return the same results.
 """
 
 import time
@@ -42,8 +42,7 @@ class RequestState:
 
     Attributes:
         pending: the tree node for each unfinished vLLM request.
-        begun: token ids before a restart at an empty first line.
-        failure: error message, if any.
+        begun: token ids generated before the reply was continued after a blank line.
     """
 
     request: Request
@@ -59,7 +58,7 @@ class RequestState:
 def tokens_prompt(
     state: RequestState, continuation: Sequence[int], *, truncator: Truncator, vision: Vision | None
 ) -> TokensPrompt:
-    """Build vLLM's prompt, with the start of a reply. vLLM inserts the image tokens."""
+    """Build vLLM's prompt, including the start of a reply. vLLM inserts the image tokens."""
     tokenized = state.tokenized
     if vision is None or not tokenized.images:
         return TokensPrompt(prompt_token_ids=[*tokenized.ids, *continuation])
@@ -169,7 +168,7 @@ class VllmEngine:
         for request in requests:
             check_head(request, rewards=self.gives_rewards)
             if self._vision is None:
-                refuse_images(request, "its config has no vision part; use a vision-language model")
+                refuse_images(request, "its config has no vision_config; use a vision-language model")
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)
             if isinstance(prepared, Completion):
                 self._finished.append(prepared)
@@ -179,14 +178,16 @@ class VllmEngine:
             try:
                 sampling = reply_sampling(state.request.sampling, state.search)
             except (ValueError, VLLMValidationError) as error:
-                self._finished.append(Completion.failed(state.request.key, f"vLLM rejected it: {first_line(error)}"))
+                self._finished.append(
+                    Completion.failed(state.request.key, f"vLLM rejected the request: {first_line(error)}")
+                )
                 continue
             self._in_flight[state.request.key] = state
             self._counts["requests"] += 1
             self._add(state, ROOT, sampling)
 
     def collect(self, timeout_s: float) -> list[Completion]:
-        """Run until a request finishes or the time is up."""
+        """Run until a request finishes or the timeout expires."""
         until = time.monotonic() + timeout_s
         while not self._finished and self._by_vllm_id and (left := until - time.monotonic()) > 0:
             for output in self._live_backend.collect(left):
@@ -195,12 +196,12 @@ class VllmEngine:
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """See `Engine`. Single replies only."""
+        """See `Engine`. Only supports requests for a single reply."""
         states = {key: self._in_flight[key] for key in keys if key in self._in_flight}
         return {key: self._decode(state, state.output.outputs[0])[0] for key, state in states.items() if state.output}
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Drop requests and their branches."""
+        """Cancel requests and their branches."""
         dropped = set(keys)
         for key in dropped & self._in_flight.keys():
             self._cancel(self._in_flight.pop(key))
@@ -235,11 +236,11 @@ class VllmEngine:
         }
 
     def stats(self) -> dict[str, Any]:
-        """Return notes and counters."""
+        """See `Engine`."""
         return {"notes": [*self._notes, *self._truncator.notes], **self._counts}
 
     def close(self) -> None:
-        """Drop all requests and stop vLLM and its processes."""
+        """Cancel all requests, and stop vLLM and its processes."""
         backend, self._backend = self._backend, None
         self._in_flight.clear()
         self._by_vllm_id.clear()
@@ -313,7 +314,7 @@ class VllmEngine:
             state.search.add(node, list(reply.token_ids), logprobs)
 
     def _stopped_at_blank_line(self, state: RequestState) -> bool:
-        """Return True if a blank line, which does not end a reply, stopped it."""
+        """Return True if the reply was stopped by a blank line that does not end it."""
         if state.output is None or len(state.output.outputs) != 1 or not state.request.sampling.blank_stops:
             return False
         reply = state.output.outputs[0]
@@ -369,7 +370,7 @@ class VllmRewardEngine(VllmEngine):
     def __init__(self, options: EngineOptions) -> None:
         base, adapter = split_adapter(options)
         if adapter is not None or options.adapters:
-            way_out = "merge it (train/merge_lora.py), or use --engine transformers"
+            way_out = "merge the adapter (train/merge_lora.py), or use --engine transformers"
             raise ConfigError(f"{adapter or options.adapters[0]}: vLLM does not support reward adapters; {way_out}")
         self._pad_id = load_config(base, options).get_text_config().pad_token_id
         super().__init__(replace(options, engine_args={"runner": "pooling", **options.engine_args}))

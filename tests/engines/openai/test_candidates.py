@@ -76,7 +76,7 @@ def test_chat_borrows_continuations_with_a_note():
         shares, approximation, _ = scored(engine)
         # after 7 and 9 as after 8: 0.6 and 0.4
         assert shares == pytest.approx([0.3, 0.2, 0.24, 0.16, 0.06, 0.04])
-        assert approximation.startswith("0.50 of the probability is on other beginnings")
+        assert approximation.startswith("0.50 of the probability is on other prefixes")
         assert len(server.bodies) == before + 1
 
 

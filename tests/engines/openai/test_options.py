@@ -36,17 +36,17 @@ def test_address_without_an_api():
 def test_missing_or_wrong_key(monkeypatch):
     with endpoint(key="sk-right") as server:
         monkeypatch.delenv("JUDGE_KEY", raising=False)
-        with pytest.raises(ModelError, match=r"needs a key .*: set the environment variable JUDGE_KEY"):
+        with pytest.raises(ModelError, match=r"requires an API key .*: set the environment variable JUDGE_KEY"):
             load(server, api_key_env="JUDGE_KEY")
         monkeypatch.setenv("JUDGE_KEY", "sk-wrong")
-        with pytest.raises(ModelError, match="rejects the key in JUDGE_KEY") as raised:
+        with pytest.raises(ModelError, match="key in JUDGE_KEY") as raised:
             load(server, api_key_env="JUDGE_KEY")
         assert "sk-wrong" not in str(raised.value)
         monkeypatch.setenv("JUDGE_KEY", "sk-right")
         engine = load(server, api_key_env="JUDGE_KEY")
         server.key = "sk-changed"
         engine.submit([request_of()])
-        with pytest.raises(EngineError, match="rejects the key in JUDGE_KEY") as raised:
+        with pytest.raises(EngineError, match="key in JUDGE_KEY") as raised:
             engine.collect(10)
         assert "sk-right" not in str(raised.value) + str(engine.describe()) + str(engine.stats())
         engine.close()
@@ -69,13 +69,13 @@ def test_invalid_arguments(monkeypatch):
     refused("api='completion'", api="completion")
     for address in ("localhost:8000", "http://localhost:80a0/v1", "http://", "http:///v1", "http://[::1/v1",
                     "http://h:99999/v1", "http://h\n/v1"):  # fmt: skip
-        refused(r"base_url=.* is not an http\(s\) address", base_url=address)
+        refused(r"base_url=.* is not a valid http\(s\) URL", base_url=address)
     refused("cannot load the tokenizer", tokenizer="/none")
-    refused("max-model-len needs --engine-arg tokenizer", {"max_model_len": 100})
+    refused("max-model-len requires --engine-arg tokenizer", {"max_model_len": 100})
     refused("serve the adapter as a model", {"adapter": "a"})
-    refused("has no dtype: the server decides", {"dtype": "float32"})
+    refused("does not support dtype: it is set on the server", {"dtype": "float32"})
     monkeypatch.setenv("OPENAI_BASE_URL", "file://x")
-    with pytest.raises(ConfigError, match="file://x is not an http"):
+    with pytest.raises(ConfigError, match="file://x is not a valid http"):
         load_engine("openai", EngineOptions(model="x"))
 
 
@@ -95,7 +95,7 @@ def test_address_is_required(monkeypatch, arguments):
 def test_the_api_of_a_company_is_asked_only_with_a_key(monkeypatch, base_url):
     monkeypatch.delenv("MY_KEY", raising=False)
     options = EngineOptions(model="gpt", engine_args={"base_url": base_url, "api_key_env": "MY_KEY"})
-    with pytest.raises(ConfigError, match="needs a key: set the environment variable MY_KEY"):
+    with pytest.raises(ConfigError, match="requires an API key: set the environment variable MY_KEY"):
         endpoint_options(options)
     monkeypatch.setenv("MY_KEY", SECRET)
     assert endpoint_options(options).key == SECRET
@@ -128,7 +128,7 @@ def without_proxies(monkeypatch):
 
 @pytest.mark.parametrize("end", ["", "/", "/v1/chat/completions"])
 def test_wrong_path_in_the_address(end):
-    wrong = pytest.raises(ModelError, match="its address usually ends in /v1")
+    wrong = pytest.raises(ModelError, match="address usually ends in /v1")
     with endpoint() as server, wrong:
         load(server, base_url=server.base_url.removesuffix("/v1") + end)
 
@@ -138,7 +138,7 @@ def test_wrong_path_in_the_address(end):
     [
         ({"base_url": f"http://h/v1?key={SECRET}"}, r"remove everything from the first \?"),
         ({"api_key": SECRET}, "no argument 'api_key'"),
-        ({"base_url": "http://h/v1", "api_key_env": SECRET}, "name of an environment variable"),
+        ({"base_url": "http://h/v1", "api_key_env": SECRET}, "name of the environment variable"),
     ],
 )
 def test_errors_do_not_repeat_secrets(arguments, finding):
@@ -150,7 +150,7 @@ def test_errors_do_not_repeat_secrets(arguments, finding):
 @pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET}é"])
 def test_invalid_key_is_rejected_without_showing_it(monkeypatch, key):
     monkeypatch.setenv("JUDGE_KEY", key)
-    with endpoint() as server, pytest.raises(ConfigError, match="the key in JUDGE_KEY is not a single line") as raised:
+    with endpoint() as server, pytest.raises(ConfigError, match="key in JUDGE_KEY must be a single line") as raised:
         load(server, api_key_env="JUDGE_KEY")
     assert SECRET not in str(raised.value)
 
@@ -180,7 +180,7 @@ def test_password_in_the_address_is_sent_but_not_logged(caplog):
 @pytest.mark.parametrize("proxy", ["foo://x", "http://h:a"])
 def test_invalid_proxy_is_rejected(monkeypatch, proxy):
     monkeypatch.setenv("ALL_PROXY", proxy)
-    with pytest.raises(ConfigError, match="proxy in the environment"):
+    with pytest.raises(ConfigError, match="proxy set in the environment"):
         load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": "http://judge.example/v1"}))
 
 

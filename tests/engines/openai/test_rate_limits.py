@@ -89,7 +89,7 @@ def test_rate_limit_without_a_stated_pause_is_logged(caplog):
     with endpoint() as server, client(server) as engine:
         server.misbehave(lambda number, _: "429" if number == 1 else None)
         ask(engine)
-    assert "states no pause" in caplog.text
+    assert "did not specify a pause" in caplog.text
 
 
 def test_pause_longer_than_patience_ends_the_run():
@@ -104,7 +104,7 @@ def test_pause_longer_than_patience_ends_the_run():
 def test_rate_limits_longer_than_patience_end_the_run():
     with endpoint() as server, client(server, patience_s=0.3) as engine:
         server.misbehave(lambda *_: "429")
-        with pytest.raises(EngineError, match=r"HTTP 429.*has not answered for"):
+        with pytest.raises(EngineError, match=r"HTTP 429.*has not responded for"):
             ask(engine)
 
 

@@ -107,9 +107,9 @@ def test_deeply_nested_body_is_rejected():
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        ([{"type": "image_url", "image_url": {}}], "a part of type 'image_url', not text"),
-        ([86], "a part of type 'int'"),
-        ([{"type": "text"}], "a part without text"),
+        ([{"type": "image_url", "image_url": {}}], "type 'image_url' is not supported"),
+        ([86], "type 'int'"),
+        ([{"type": "text"}], "no text"),
         (86, "content"),
     ],
 )

@@ -195,11 +195,11 @@ def spoil(folder, name, value):
 @pytest.mark.parametrize(
     ("break_it", "finding"),
     [
-        (lambda f: [p.unlink() for p in f.glob("tokenizer*")], "no tokenizer in this folder"),
-        (lambda f: (f / "config.json").unlink(), "no config.json in this folder"),
-        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: torch cannot read"),
+        (lambda f: [p.unlink() for p in f.glob("tokenizer*")], "no tokenizer"),
+        (lambda f: (f / "config.json").unlink(), "config.json not found"),
+        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), r"pytorch_model\.bin: torch cannot load"),
         (lambda f: (f / "model.safetensors").write_bytes(b"torn"), "cannot load the model"),
-        (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "read the model's config"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "nonesuch"}'), "load the model's config"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "nested|cannot"),
         (lambda f: (f / "tokenizer.json").write_text("{}"), "cannot load the tokenizer: 'added_tokens'"),
         (lambda f: edit(f, hidden_size="64"), "Validation error for field 'hidden_size': .* expected int, got str"),
@@ -207,9 +207,9 @@ def spoil(folder, name, value):
         (lambda f: edit(f, num_hidden_layers=-1), "num_hidden_layers is -1; copy or download"),
         (lambda f: edit(f, rms_norm_eps=float("nan")), "rms_norm_eps is NaN"),
         (lambda f: edit(f, rope_parameters={"rope_type": "default", "rope_theta": float("nan")}), "rope_theta is NaN"),
-        (lambda f: edit(f, max_position_embeddings=-5), "max_position_embeddings is -5, not a number of tokens"),
-        (lambda f: edit(f, "tokenizer_config.json", model_max_length="x"), "model_max_length is 'x', not a number of"),
-        (lambda f: edit(f, "tokenizer_config.json", model_max_length=float("nan")), "model_max_length is nan, not"),
+        (lambda f: edit(f, max_position_embeddings=-5), "max_position_embeddings is -5; expected a token count"),
+        (lambda f: edit(f, "tokenizer_config.json", model_max_length="x"), "model_max_length is 'x'"),
+        (lambda f: edit(f, "tokenizer_config.json", model_max_length=float("nan")), "model_max_length is nan"),
         (lambda f: edit(f, intermediate_size=300), "cannot load the model"),
         (lambda f: spoil(f, "model.layers.1.mlp.up_proj.weight", None), "1 weights are missing"),
         (lambda f: spoil(f, "model.layers.1.mlp.up_proj.weight", math.nan), r"1.mlp.up_proj.weight contains NaN"),
@@ -241,5 +241,5 @@ def test_unknown_dtype_and_device_are_rejected(tiny_model):
     with pytest.raises(ConfigError, match="device 'gpux' does not exist"):
         load(tiny_model, device="gpux")
     if not torch.cuda.is_available():
-        with pytest.raises(ConfigError, match="torch sees 0 CUDA devices"):
+        with pytest.raises(ConfigError, match="0 CUDA devices"):
             load(tiny_model, device="cuda")

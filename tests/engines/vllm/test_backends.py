@@ -141,9 +141,7 @@ def test_logits_are_float32_unless_the_head_is_quantised(tiny_model, tmp_path):
 def test_4_bits_are_refused_by_a_vllm_without_bitsandbytes(tiny_model):
     if "bitsandbytes" in vllm_loading.QUANTIZATION_METHODS:
         pytest.skip("this vLLM has bitsandbytes")
-    with pytest.raises(
-        ConfigError, match=r"quantization '4bit': vLLM .* does not support it .*use --engine transformers"
-    ):
+    with pytest.raises(ConfigError, match=r"quantization '4bit': vLLM .*use --engine transformers"):
         arguments(tiny_model, quantization="4bit")
 
 
@@ -204,9 +202,9 @@ def test_each_stage_of_the_start_is_logged(caplog):
     assert {begin for begin, *_ in lines} == {"vLLM, 0"}
     assert [stage for *_, stage in lines] == [
         "loading weights",
-        "weights are loaded; profiling memory",
+        "weights loaded; profiling memory",
         "GPU KV cache size: 87,168 tokens",
-        "CUDA graphs are captured",
+        "CUDA graphs captured",
         "ready",
     ]
 

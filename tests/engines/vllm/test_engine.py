@@ -149,7 +149,7 @@ def test_aborted_branches_never_come_back(vllm_engine):
     ("arguments", "words"),
     [
         ({"engine_args": {"tensor_paralel_size": 2}}, "similar: tensor_parallel_size"),
-        ({"engine_args": {"dtype": "float16"}}, "use the option --dtype"),
+        ({"engine_args": {"dtype": "float16"}}, "use --dtype instead"),
         ({"quantization": "8bit"}, r"use --engine transformers, FP8 .*quantization=fp8_per_tensor"),
     ],
 )
@@ -164,11 +164,11 @@ def test_unsupported_or_unsafe_models_are_rejected(vllm_engine, tiny_judge, tmp_
             load_engine("vllm", EngineOptions(model=str(folder)))
 
     make_base(["a b"] * 20, tmp_path / "a", hidden_size=64, layers=1, heads=4, vocab_size=400, max_positions=64, seed=0)
-    refused(tmp_path / "a", r"heads of size 16; .*supports 32, 64.*--engine transformers")
+    refused(tmp_path / "a", r"head size is 16, .*supports 32, 64.*--engine transformers")
     bare = shutil.copytree(tiny_judge, tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
     refused(bare, r"no weights \(\*\.safetensors or .*\.bin\)")
     torch.save({"weight": Executed(tmp_path / "executed")}, bare / "pytorch_model.bin")
-    refused(bare, r"pytorch_model\.bin: reading this pickle would call")
+    refused(bare, r"pytorch_model\.bin: loading this pickle would call")
 
 
 def test_pickled_adapter_equals_safetensors(vllm_engine, tiny_adapters, tmp_path):
@@ -189,7 +189,7 @@ def test_invalid_adapter_is_rejected(vllm_engine, tmp_path):
 
 
 def test_one_engine_in_a_process(vllm_engine, tiny_judge):
-    with pytest.raises(EngineError, match="close the other one first"):
+    with pytest.raises(EngineError, match="close the other engine first"):
         load_engine("vllm", EngineOptions(model=str(tiny_judge)))
 
 
