@@ -137,7 +137,7 @@ def _examine_packages(report: _Report, out: PlainConsole) -> None:
     try:
         declared = declared_packages()
     except PackageNotFoundError:
-        report.mend.append("judgelm itself is not installed; in your checkout, run: pip install -e .")
+        report.fixes.append("judgelm itself is not installed; in your checkout, run: pip install -e .")
         return
     with console.activity("importing all packages"):
         report.packages = with_imports_tried(declared)

@@ -42,7 +42,7 @@ def report_command(
         labels: Labels or teacher scores: JudgeLM, PandaLM, or plain rows.
         out: HTML file to write. Default with --labels: report.html.
         title: Title of the page.
-        beside: With --labels, a run by another judge on the same pairs, for comparison.
+        baseline: With --labels, a run by another judge on the same pairs, for comparison.
 
     Without labels:
         samples: File of the judged pairs, used to print their questions.
@@ -57,13 +57,13 @@ def report_command(
     Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
     """
     if labels is None:
-        need_labels = ("beside", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
+        need_labels = ("baseline", *(ScoringFlags.__annotations__.keys() - {"judgments"}))
         refuse(context, need_labels, "requires labels; add --labels FILE or remove it")
         _report_verdicts(scoring, samples, limit, out=out, title=title, results=results)
         return
     refuse(context, ["samples", "limit"], "cannot be combined with --labels; remove it")
-    if beside is not None and not beside.is_file():
-        raise InputError(f"{beside}: no such file; expected a run by another judge")
+    if baseline is not None and not baseline.is_file():
+        raise InputError(f"{baseline}: no such file; expected a run by another judge")
     options = ScoringOptions(labels=labels, **{field.name: getattr(scoring, field.name) for field in fields(scoring)})
     _report_agreement(options, out or Path("report.html"), title, baseline, results)
 
