@@ -57,7 +57,10 @@ def edit(folder, **values):
         (lambda folder: edit(folder, target_modules=["nope"]), "Target modules .* not found in the base model"),
         # PEFT leaves missing weights random
         (lambda folder: save_file({}, folder / WEIGHTS), "missing adapter keys"),
-        (lambda folder: (folder / WEIGHTS).unlink(), r"no weights found \(adapter_model\.safetensors or adapter_model\.bin"),
+        (
+            lambda folder: (folder / WEIGHTS).unlink(),
+            r"no weights found \(adapter_model\.safetensors or adapter_model\.bin",
+        ),
         (lambda folder: (folder / WEIGHTS).write_bytes(b"torn"), "cannot load the adapter"),
     ],
 )
