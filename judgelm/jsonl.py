@@ -69,9 +69,7 @@ class Appender:
             self.repaired = repair_tail(path)
         except BlockingIOError as error:
             os.close(self._fd)
-            raise RunError(
-                f"{path}: another process is writing to this file; wait, or choose a different file"
-            ) from error
+            raise RunError(f"{path}: another process is writing to this file; wait, or choose another file") from error
         except OSError as error:
             raise _cannot_write(self.path, error) from error
 
@@ -200,9 +198,7 @@ def read_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, object]]]:
         with Path(path).open("rb") as file:
             for line_number, line in enumerate(iter(partial(file.readline, MAX_ROW_BYTES + 1), b""), 1):
                 if len(line) > MAX_ROW_BYTES:
-                    raise InputError(
-                        f"{path}:{line_number}: the line is longer than {megabytes(MAX_ROW_BYTES)}; remove it"
-                    )
+                    raise InputError(f"{path}:{line_number}: longer than {megabytes(MAX_ROW_BYTES)}; remove it")
                 if line.strip():
                     yield line_number, _strict_object(path, line_number, line)
     except OSError as error:

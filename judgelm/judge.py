@@ -127,9 +127,7 @@ class Judge:
         if not str(self.engine.describe().get("device")).startswith("cuda"):
             return []
         gigabytes = round(this_machine().cuda_bytes / 1e9)
-        return [
-            f"this GPU has {gigabytes} GB; to list released judges that fit, run: judgelm judges --vram {gigabytes}"
-        ]
+        return [f"this GPU has {gigabytes} GB; to list judges that fit, run: judgelm judges --vram {gigabytes}"]
 
     @property
     def _has_own_prompts(self) -> bool:
@@ -167,9 +165,7 @@ class Judge:
         elif self.reasons_first and name == "pair":
             name = "reasoned"
         elif self.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
-            raise ConfigError(
-                f"template {form.template} reasons first, but mode {name} requires scores; use --mode pair"
-            )
+            raise ConfigError(f"template {form.template} reasons first, but mode {name} needs scores; use --mode pair")
         if name == "reasoned" and form.reply_tokens:
             options.setdefault("max_tokens", form.reply_tokens)
         mode = make_mode(name, options, own)

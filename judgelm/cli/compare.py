@@ -112,9 +112,7 @@ def compare_command(
         labelled = _labels(labels, rows, samples, out)
     name = Path(judge or (resolved.named.card.name if resolved.named else "")).name
     folder = _Folder(out=out, options=run_options)
-    console.message(
-        f"{len(samples):,} questions; memory for one model at a time: {_memory((first, second), name, judge)}"
-    )
+    console.message(f"{len(samples):,} questions; memory, one model at a time: {_memory((first, second), name, judge)}")
     counts: Counter[str] = Counter()
     pairs = folder.pairs(samples, (first, second), counts)
     judgments = {key: row for key, row in folder.judge(resolved, judge_options, len(pairs)).items() if key in pairs}

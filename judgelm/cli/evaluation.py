@@ -260,9 +260,7 @@ def read_judges(
 ) -> dict[str, dict[str, Judgment]]:
     """Load the judgments of each judge, keyed by the given names or by file name."""
     if names and len(names) != len(paths):
-        raise ConfigError(
-            f"--name: got {len(names)} names for {len(paths)} files; give one name per file, in the same order"
-        )
+        raise ConfigError(f"--name: got {len(names)} names for {len(paths)} files; give one per file, in order")
     named = list(names) or [path.stem for path in paths]
     if not names and len(set(named)) < len(named):
         named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]

@@ -129,9 +129,7 @@ def _report_verdicts(
 
 def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:
     if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
-        raise InputError(
-            f"judgment {judgment.sample_id}: mode {judgment.mode} has no winner; expected a run over pairs"
-        )
+        raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} has no winner; pass a run over pairs")
     return {
         "id": judgment.sample_id,
         "question": None if sample is None else sample.question,

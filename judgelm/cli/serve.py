@@ -264,9 +264,7 @@ def suggest_command(
     prompts = read_learned(learned)
     suggested = suggested_prompts(prompts)
     if not suggested:
-        raise ConfigError(
-            f"{learned}: none of the {len(prompts)} prompts are similar to each other; record more prompts"
-        )
+        raise ConfigError(f"{learned}: no two of the {len(prompts)} prompts are similar; record more")
     write_text(out, written(suggested))
     done = f"wrote {len(suggested)} prompts to {out}"
     console.message(f"{done}; check the slots and replies, then run: judgelm serve --prompts {out}")

@@ -96,9 +96,7 @@ def _copy(folder: Path) -> None:
     for target, source in files:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    echo(
-        f"copied {len(files)} files to {folder}; for example, run: cd {folder} && accelerate launch train/sft.py --help"
-    )
+    echo(f"copied {len(files)} files to {folder}; run: cd {folder} && accelerate launch train/sft.py --help")
 
 
 def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
@@ -125,9 +123,7 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
             way_out = "to train on winners, use: judgelm train preference --config few_pairs"
             raise InputError(f"{file}: the rows have winners but no scores, which sft requires; {way_out}")
         wanted = "scores for the answers" if recipe == "sft" else "a winner, scores, or a preference"
-        raise InputError(
-            str(rejects[0]) if rejects else f"{file}: none of the rows have {wanted}; see docs/training.md"
-        )
+        raise InputError(str(rejects[0]) if rejects else f"{file}: no row has {wanted}; see docs/training.md")
 
 
 _PACKAGES = (

@@ -187,9 +187,7 @@ def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Jud
     judge = Judge(resolved, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
     if resolved.engine in MODEL_ENGINES and resolved.named is None and not _is_chat_model(resolved.weights, flags):
         judge.close()
-        raise ConfigError(
-            f"{model}: the tokenizer has no chat template, which tuning requires; use an instruct version"
-        )
+        raise ConfigError(f"{model}: the tokenizer has no chat template, which tuning requires; use an instruct model")
     console.messages(judge.notes)
     return judge
 

@@ -68,9 +68,7 @@ def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPl
         room = sum(node.gpus // gpus for node in nodes)
         if not room:
             most = max(node.gpus for node in nodes)
-            raise ConfigError(
-                f"a worker requires {gpus} GPUs on one node, but the largest node has {most}; use fewer GPUs"
-            )
+            raise ConfigError(f"a worker requires {gpus} GPUs on one node, but no node has more than {most}; use fewer")
         return WorkerPlan(workers=cluster.workers or room, gpus=gpus, cores=cluster.cores or 1)
     workers = cluster.workers or (sum(node.cpus // cluster.cores for node in nodes) if cluster.cores else len(nodes))
     return WorkerPlan(workers=max(1, workers), gpus=0, cores=cluster.cores or _most_cores(nodes, workers))

@@ -318,9 +318,7 @@ class WorkerPool:
             self._placed_s = now
         elif now - self._placed_s > self._cluster.placing_timeout_s:
             has = ", ".join(f"{node.cpus} cores and {node.gpus} GPUs" for node in _nodes()) or "none"
-            finding = (
-                f"could not place {self.plan} within {self._cluster.placing_timeout_s:.0f} s; the nodes have {has}"
-            )
+            finding = f"cannot place {self.plan} within {self._cluster.placing_timeout_s:.0f} s; the nodes have {has}"
             raise EngineError(f"{finding}, which may be in use; start more nodes, or request fewer cores")
 
 

@@ -123,9 +123,7 @@ def merge_generators(generators: Sequence[AnswerGenerator]) -> list[AnswerGenera
         by_name[generator.name] = replace(generator, decodings=decodings)
     for generator in by_name.values():
         if len({decoding.name for decoding in generator.decodings}) < len(generator.decodings):
-            raise ConfigError(
-                f"generator {generator.name} has two identical decodings; use different temperatures or seeds"
-            )
+            raise ConfigError(f"generator {generator.name} has two equal decodings; use other temperatures or seeds")
     return list(by_name.values())
 
 

@@ -165,9 +165,7 @@ class SampleStream:
         if not self.paths:
             raise ConfigError("no input; pass a file, a folder, or - for standard input")
         if self.references is not None and self.reference == "ignore":
-            raise ConfigError(
-                f"references {self.references}: cannot be combined with reference ignore; remove one of them"
-            )
+            raise ConfigError(f"references {self.references}: cannot be combined with reference ignore; remove one")
         self._known_references = {} if self.references is None else read_references(self.references)
         self._rows = self._open()
         self._first = self._first_row()

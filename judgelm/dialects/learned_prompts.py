@@ -126,9 +126,7 @@ def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
         rows = [json.loads(line)["messages"] for line in read_text(path).splitlines()]
         return [tuple(PromptMessage(**message) for message in row) for row in rows]
     except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot read the file: {error.strerror}; expected a file written by serve --learn"
-        ) from error
+        raise ConfigError(f"{path}: cannot read: {error.strerror}; expected a file written by serve --learn") from error
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"{path}: not a file written by serve --learn ({error}); choose a different file") from error
 

@@ -33,9 +33,7 @@ def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: Judge
         InputError: the reply cannot be converted, or the request forces a call and the dialect replies with text.
     """
     if request.forced_tool is not None and reply.tool is None:
-        raise InputError(
-            f'"tool_choice": not supported for {task.dialect} prompts, whose replies are text; omit tool_choice'
-        )
+        raise InputError(f'"tool_choice": {task.dialect} replies are text; omit it')
     if reply.tool is not None or (request.schema is None and not request.json_object):
         return reply
     if len(str(request.schema)) > _MAX_SCHEMA:

@@ -65,9 +65,7 @@ def image_bytes(source: str) -> bytes:
             raise ImageError(f"{_named(source)}: the data: URL has no comma; expected data:image/png;base64,...")
         return base64.b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
     except OSError as error:
-        raise ImageError(
-            f"{_named(source)}: cannot open the file: {error.strerror or error}; check the path"
-        ) from error
+        raise ImageError(f"{_named(source)}: cannot open: {error.strerror or error}; check the path") from error
     except binascii.Error as error:
         raise ImageError(f"{_named(source)}: invalid base64: {error}; encode the image again") from error
 
@@ -108,9 +106,7 @@ class Vision:
                 way_out += "; some processors need torchvision"
             raise ModelError(f"{base}: cannot load the image processor: {first_line(error)}; {way_out}") from error
         if getattr(processor, "image_token", None) is None or not hasattr(processor, "image_processor"):
-            raise ModelError(
-                f"{base}: the processor has no image token; run the model on a server and use --engine openai"
-            )
+            raise ModelError(f"{base}: the processor has no image token; serve the model and use --engine openai")
         return cls(processor)
 
     @property

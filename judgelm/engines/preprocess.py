@@ -50,9 +50,7 @@ def check_head(request: Request, *, rewards: bool) -> None:
     """Check that the request matches the model's head."""
     if request.reward != rewards:
         wanted, has = ("a reward", "only generates text") if request.reward else ("a reply", "only returns rewards")
-        raise EngineError(
-            f"request {request.key} requires {wanted}, but the model {has}; use a different model or mode"
-        )
+        raise EngineError(f"request {request.key} needs {wanted}, but the model {has}; use a different model or mode")
 
 
 def refuse_images(request: Request, why: str) -> None:

@@ -42,9 +42,7 @@ def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Orig
     if source == "auto":
         return _in_hub_cache(card.base) or places[next(iter(places))]
     if source not in places:
-        raise InputError(
-            f"--source {source} does not provide the base model for {card.name}; available: {', '.join(places)}"
-        )
+        raise InputError(f"--source {source} does not have the base of {card.name}; available: {', '.join(places)}")
     return places[source]
 
 
@@ -110,9 +108,7 @@ def check_room(base: BaseWeights, origin: Origin) -> None:
     parent = next(path for path in (cache_root(), *cache_root().parents) if path.exists())
     if needed > (free := shutil.disk_usage(parent).free):
         finding = f"{free / 1e9:.1f} GB free, but {base.name} requires {needed / 1e9:.1f} GB"
-        raise RunError(
-            f"{cache_root()}: {finding}; free some space, or set {CACHE_VARIABLE} to a folder on another disk"
-        )
+        raise RunError(f"{cache_root()}: {finding}; free space, or set {CACHE_VARIABLE} to a folder on another disk")
 
 
 def _download_folder(base: BaseWeights) -> Path:

@@ -259,9 +259,7 @@ def check_adapter(card: NamedJudge, folder: Path) -> None:
     """Check that a folder contains this card's adapter."""
     package = adapter_package(card)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
-        raise ModelError(
-            f"judge {card.name}: {folder} does not contain {' and '.join(missing)}; install a different version"
-        )
+        raise ModelError(f"judge {card.name}: {folder} lacks {' and '.join(missing)}; install another version")
     own = find_card(str(folder))
     base = own.base.gguf_sha256 if own is not None and own.base is not None else "not stated"
     if base != card.base.gguf_sha256:

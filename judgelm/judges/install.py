@@ -116,9 +116,7 @@ def _read_files(
     limits = dict.fromkeys((*ADAPTER_FILES, *_OPTIONAL), _TEXT_BYTES)
     limits[WEIGHTS] = round(adapter_package(card).megabytes * 1e6)
     if missing := [name for name in ADAPTER_FILES if name not in sizes]:
-        raise ModelError(
-            f"judge {card.name}: {source} does not contain {' and '.join(missing)}; use a different version"
-        )
+        raise ModelError(f"judge {card.name}: {source} does not contain {' and '.join(missing)}; use another version")
     for name in limits.keys() & sizes.keys():
         if sizes[name] > limits[name]:
             raise ModelError(f"{source}: {name} has {sizes[name]:,} bytes; expected at most {limits[name]:,}")

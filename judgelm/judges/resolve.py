@@ -257,9 +257,7 @@ def judge_format(
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:
     if is_reward_model and reading != "reward":
-        raise ConfigError(
-            f"{judge.weights}: reward models do not support reading {reading}; omit --template and --reading"
-        )
+        raise ConfigError(f"{judge.weights}: reward models have no reading {reading}; omit --template and --reading")
     if reading == "reward" and not is_reward_model and judge.engine != "scripted":
         head = "this requires a sequence-classification head with one output and --engine transformers"
         raise ConfigError(f"{judge.weights} cannot be used as a reward model; {head}")
@@ -290,7 +288,5 @@ def _chosen_template(
         stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
     chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))
     if reading is not None and chosen.reading != reading:
-        raise ConfigError(
-            f"--template {chosen.id} uses reading {chosen.reading}, not {reading}; omit one of the options"
-        )
+        raise ConfigError(f"--template {chosen.id} uses reading {chosen.reading}, not {reading}; omit one")
     return chosen

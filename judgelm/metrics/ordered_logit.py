@@ -41,9 +41,7 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
     """
     often = np.bincount(levels, weights=counts)
     if len(often) < 2 or not often.all():
-        raise ValueError(
-            f"ordered logit: expected at least two levels, with rows for every level from 0 to {len(often) - 1}"
-        )
+        raise ValueError(f"ordered logit: expected two or more levels, each with rows, from 0 to {len(often) - 1}")
     likelihood = _Likelihood(levels, matrix, counts, len(often) - 1)
     shares = np.cumsum(often)[:-1] / often.sum()
     parameters = np.concatenate([np.zeros(matrix.shape[1]), np.log(shares / (1 - shares))])  # start without effects

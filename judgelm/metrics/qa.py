@@ -83,9 +83,7 @@ def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     if not predicted or not gold:
         raise ValueError("drop F1: an answer has no spans")
     ours, theirs = ([set(drop_normalised(span).split()) for span in side] for side in (predicted, gold))
-    scores = np.array(
-        [[_span_f1(predicted_tokens, gold_tokens) for predicted_tokens in ours] for gold_tokens in theirs]
-    )
+    scores = np.array([[_span_f1(predicted, gold) for predicted in ours] for gold in theirs])
     paired = scores[linear_sum_assignment(scores, maximize=True)]
     return round(float(paired.sum() / max(len(ours), len(theirs))), 2)
 

@@ -226,9 +226,7 @@ def _rogan_gladen(pairs: JudgedPairs) -> Estimate | str:
             rest = "no labelled pair has" if true == 0 else "all labelled pairs have"
             return f"{rest} the outcome {name}, so the judge's error rates for it are unknown"
         if hit / true - alarm / (means[1] - true) <= 0:
-            return (
-                f"for the outcome {name}, the judge is no better than chance (sensitivity + specificity is at most 1)"
-            )
+            return f"for the outcome {name}, the judge is no better than chance (sensitivity + specificity <= 1)"
     value = _corrected(means)
     return _interval(value, (table - means) @ _gradient(_corrected, means), pairs.clusters, known, lost=2)
 

@@ -141,9 +141,7 @@ class Checklist(BatchMode):
         """Return the sample's criteria, or the mode's criteria if the sample has none."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
-            raise InputError(
-                f"sample {sample.id}: no criteria; add a `criteria` field to each row, or use --criteria FILE"
-            )
+            raise InputError(f"sample {sample.id}: no criteria; add `criteria` to each row, or use --criteria FILE")
         try:
             return parse_criteria(self.criteria if own is None else own)
         except ConfigError as error:

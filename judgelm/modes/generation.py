@@ -185,9 +185,7 @@ class TeacherMode(BatchMode):
 
     def __post_init__(self) -> None:
         if get_template(self.template).reads_words:
-            raise ConfigError(
-                f"template {self.template} asks for one word instead of scores; use --template judgelm-paper"
-            )
+            raise ConfigError(f"template {self.template} asks for one word, not scores; use --template judgelm-paper")
         check_above_zero(self, "reason_tokens")
 
     @with_usage

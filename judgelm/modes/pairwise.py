@@ -281,7 +281,5 @@ def reasoned_template(template_id: str) -> Template:
     """Check that the template asks for reasoning first."""
     template = get_template(template_id)
     if not template.reasons_first:
-        raise ConfigError(
-            f"template {template_id} does not ask for reasoning first; use a template such as reasoned-chat"
-        )
+        raise ConfigError(f"template {template_id} does not ask for reasoning first; use, for example, reasoned-chat")
     return template

@@ -129,9 +129,7 @@ def check_reading(mode: ReadingMode) -> str:
     if template.reading == "grade":
         score_lines(mode.scale, mode.step)  # raises an error if the scale has too many scores
     if template.reading == "reward" and not mode.takes_rewards:
-        raise ConfigError(
-            f"mode {mode.name}: reward models do not generate text; use mode reward, pair, single, or multi"
-        )
+        raise ConfigError(f"mode {mode.name}: reward models generate no text; use mode reward, pair, single, or multi")
     if template.reading == "reward" and mode.reasons != "none":
         raise ConfigError(f"reasons is {mode.reasons}, but reward models cannot give reasons; remove it")
     return template.id
@@ -211,9 +209,7 @@ def _word_logprobs(completion: Completion, words: Words, template: Template) -> 
     if (mass := math.fsum(masses)) < MIN_ASSIGNED:
         text = completion.texts[0] if completion.texts else ""
         listed = ", ".join(words.spellings)
-        return Unparsed(
-            "off_grammar", text, f"the total probability of {listed} is only {mass:.2g}; the minimum is 0.5"
-        )
+        return Unparsed("off_grammar", text, f"the probability of {listed} is only {mass:.2g}; the minimum is 0.5")
     floor = -math.inf if template.reading == "grade" else _FLOOR
     values = tuple(max(floor, math.log(mass)) if mass > 0 else floor for mass in masses)
     return WordLogprobs(values, completion.approximation)

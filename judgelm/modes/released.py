@@ -85,9 +85,7 @@ class MarkedReply:
         plain = text.replace("：", ":")
         marked = self._matched(plain) if self.patterns else list(self._marked(plain))
         if not marked:
-            marks = (
-                "in the format of the judge's card" if self.patterns else f"between {self.before!r} and {self.after!r}"
-            )
+            marks = "in the judge card's format" if self.patterns else f"between {self.before!r} and {self.after!r}"
             return Unparsed("off_grammar", text, f"no verdict {marks}")
         return self._label(marked, text) if self.labels else self._scores(marked, text)
 

@@ -33,9 +33,7 @@ class Reward(ReadingMode):
 
     def __post_init__(self) -> None:
         if reading_of(self).reading != "reward":
-            raise ConfigError(
-                f"mode reward requires a reward model, but the template is {self.template}; use --mode pair"
-            )
+            raise ConfigError(f"mode reward needs a reward model, but the template is {self.template}; use --mode pair")
         check_reading(self)
         check_threshold(self, "tie_threshold")
 

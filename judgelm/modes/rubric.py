@@ -67,13 +67,9 @@ class Dimension:
                 raise ConfigError(f"rubric level {name!r} is empty or duplicates another level; rename it")
         scores = [level.score for level in self.levels.values() if level.score is not None]
         if len(scores) < 2 or len(set(scores)) < len(scores) or not all(math.isfinite(score) for score in scores):
-            raise ConfigError(
-                f"rubric scores {scores}: at least two levels must have scores, and no two scores can be equal"
-            )
+            raise ConfigError(f"rubric scores {scores}: expected two or more scores, all different")
         if max(scores) <= 0:
-            raise ConfigError(
-                f"rubric scores {scores}: the highest must be above 0, because all scores are divided by it"
-            )
+            raise ConfigError(f"rubric scores {scores}: the highest must be above 0, as all are divided by it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +174,7 @@ class Rubric(BatchMode):
             if name not in known:
                 raise not_found("dimension", name, known)
         if len(set(self.dimensions)) < len(self.dimensions):
-            raise ConfigError(
-                f"dimensions {', '.join(self.dimensions)}: one of them is listed twice; remove the duplicate"
-            )
+            raise ConfigError(f"dimensions {', '.join(self.dimensions)}: one is listed twice; remove it")
 
     @property
     def template(self) -> str:

@@ -72,9 +72,7 @@ class Trajectory(ReadingMode):
         check_above_zero(self, "step", "reason_tokens", "calibration_temperature")
         template = get_template(self.template)
         if self.statements and not template.reads_words:
-            raise ConfigError(
-                f"template {template.id} cannot judge trajectories; use --reading yes-no, letters, or grade"
-            )
+            raise ConfigError(f"template {template.id} cannot judge trajectories; use --reading yes-no, letters, grade")
         if template.reads_words:
             object.__setattr__(self, "template", f"{template.reading}-trajectory")
         if template.reading == "grade":
@@ -110,13 +108,9 @@ class Trajectory(ReadingMode):
             except InputError as error:
                 raise InputError(f"{where}: trajectory {number}: {error}") from error
         if not self.statements and (count != 1 or reference_steps(sample.reference) is None):
-            raise InputError(
-                f"{where}: matching requires one trajectory and a reference trajectory; add them, or set tasks"
-            )
+            raise InputError(f"{where}: matching needs one trajectory and its reference; add them, or set tasks")
         if self.statements and count == 1 and reading_of(self).reading == "letters":
-            raise InputError(
-                f"{where}: reading letters requires two trajectories; use --reading yes-no for a single one"
-            )
+            raise InputError(f"{where}: reading letters needs two trajectories; use --reading yes-no for a single one")
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:

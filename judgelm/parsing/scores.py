@@ -93,9 +93,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
         lines = [line for line in text.splitlines() if line.strip()]
         others = (_parse_beginning(line, scale) for line in lines[1:])
         if any(isinstance(other, Scores) and other != result for other in others):
-            return Unparsed(
-                "off_grammar", text, "the score line is in quotation marks and is followed by a different one"
-            )
+            return Unparsed("off_grammar", text, "the score line is in quotation marks and is followed by another one")
     return result
 
 

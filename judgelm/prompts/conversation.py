@@ -75,9 +75,7 @@ def dialogue_of(sample: Sample, *, referenced: bool = True) -> tuple[DialogueTur
     """
     turns = tuple(_turns(sample, sample.metadata.get("turns")))
     if turns[-1].question != sample.question or turns[-1].answers != sample.answers:
-        raise _wrong(
-            sample, "", "the last turn differs from the sample's question and answers; use the same text in both"
-        )
+        raise _wrong(sample, "", "the last turn differs from the question and answers; use the same text in both")
     if not referenced:
         return tuple(replace(turn, reference=None) for turn in turns)
     return (*turns[:-1], replace(turns[-1], reference=sample.reference or turns[-1].reference))
@@ -250,9 +248,7 @@ def plain_turns(template: Template) -> PlainTurns:
     """Return the text around follow-up questions in a plain-text template."""
     if template.id not in _PLAIN:
         there_are = ", ".join(_PLAIN)
-        raise ConfigError(
-            f"template {template.id} does not support follow-up questions; use {there_are} or a chat template"
-        )
+        raise ConfigError(f"template {template.id} has no follow-up questions; use {there_are} or a chat template")
     return _PLAIN[template.id]
 
 

@@ -142,9 +142,7 @@ def find_card(model: str, revision: str | None = None) -> Card | None:
     except LocalEntryNotFoundError as error:
         if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
             return None  # offline; the cached model has no card
-        raise ModelError(
-            f"{model}: folder not found, and the hub is unreachable; check the path and the network"
-        ) from error
+        raise ModelError(f"{model}: no such folder, and the hub is unreachable; check the path and network") from error
     except EntryNotFoundError:
         return None
     except (HfHubHTTPError, HFValidationError) as error:

@@ -73,9 +73,7 @@ class CellTexts:
         """Return notes about replaced and truncated cells."""
         notes = []
         if self.replaced:
-            notes.append(
-                f"{_cells(self.replaced)} characters that the format does not support; they are replaced by U+FFFD"
-            )
+            notes.append(f"{_cells(self.replaced)} unsupported characters, which are replaced by U+FFFD")
         if self.cut:
             notes.append(f"{_cells(self.cut)} more than {self.max_units:,} UTF-16 code units and are truncated")
         return notes

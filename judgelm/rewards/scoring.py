@@ -75,9 +75,7 @@ class AnswerRewards:
         self._options = options or MethodOptions()
         self._scale = None if judge.template.reading == "reward" else judge.format.scale
         if method == "score" and judge.template.reading == "letters":
-            raise ConfigError(
-                "method score: reading letters cannot score single answers; use method reference or group"
-            )
+            raise ConfigError("method score: letters cannot score single answers; use method reference or group")
         self.queue = JudgeQueue(self._mode(judge), judge.engine, cache_size=self._options.cache_size)
 
     def _mode(self, judge: Judge) -> BatchMode:

@@ -62,9 +62,7 @@ class JudgeReward:
         """Return one reward per completion. TRL passes dataset columns as keyword arguments."""
         question, reference, criteria = self._columns
         if self._rewards.method == "reference" and reference not in columns:
-            raise InputError(
-                f'the dataset has no column "{reference}"; set reference= to the column with reference answers'
-            )
+            raise InputError(f'the dataset has no column "{reference}"; set reference= to the column of references')
         if self._rewards.method == "checklist" and criteria not in columns and not self._has_criteria:
             raise InputError(f'the dataset has no column "{criteria}"; set criteria= to the column with criteria')
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]

@@ -50,9 +50,7 @@ class Panel:
         check_output_is_no_input(self.out, self.runs)
         families = len(set(self.family_of.values()))
         if self.quorum is not None and not 1 <= self.quorum <= families:
-            raise ConfigError(
-                f"quorum is {self.quorum}; expected a number from 1 to {families}, the number of families"
-            )
+            raise ConfigError(f"quorum is {self.quorum}; expected 1 to {families}, the number of families")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,9 +116,7 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
         first, second, *_ = kinds.values()
         raise ConfigError(f"panel: {first} and {second} have different kinds of verdicts; use runs of the same mode")
     if by_sample and all(len(judgments) == 1 for judgments in by_sample.values()):
-        raise InputError(
-            f"panel of {', '.join(panel.names)}: the runs have no ids in common; use runs on the same input"
-        )
+        raise InputError(f"panel of {', '.join(panel.names)}: no ids in common; use runs on the same input")
     by_judge = {
         name: {key: judgments[name] for key, judgments in by_sample.items() if name in judgments}
         for name in panel.names

@@ -40,9 +40,7 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
         others = _fields(other, _sheet_of(other, given, prints, strict=False), sought) if own else set()
         for name, column in own.items():
             if _folded(column) not in fields | others:
-                raise InputError(
-                    f"--column {name}={column}: neither {path} nor {other} has this column; check the name"
-                )
+                raise InputError(f"--column {name}={column}: neither {path} nor {other} has it; check the name")
         own = {name: column for name, column in own.items() if _folded(column) in fields}
     free = fields - set(map(_folded, own.values()))
     columns = {

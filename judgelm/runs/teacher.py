@@ -138,7 +138,7 @@ class TeacherPrompts:
         """Yield the prompts for a pair as samples."""
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
             raise InputError(
-                f"id {shown_id(sample.id)} ends with {_REFERENCE} or {_SWAPPED}, which are reserved; rename it"
+                f"id {shown_id(sample.id)} ends with {_REFERENCE} or {_SWAPPED}, which is reserved; rename it"
             )
         for with_reference in self.readings(sample):
             prompt = replace(

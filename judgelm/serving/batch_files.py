@@ -78,9 +78,7 @@ class _Store:
 
     def check_count(self, new: int) -> None:
         if len(self.files) + 2 * self.running + new > _MAX_FILES:
-            finding = (
-                f"{len(self.files)} files and {self.running} running batches exceed the limit of {_MAX_FILES} files"
-            )
+            finding = f"{len(self.files)} files and {self.running} running batches exceed the limit of {_MAX_FILES}"
             raise HttpError(429, "too_many_files", f"{finding}; delete some files", headers=CLOSE)
 
     def file(self, file_id: str) -> _File:
@@ -233,9 +231,7 @@ class BatchFiles:
             store.bytes -= input_bytes
             _keep_results(store, batch, results)
             if ended == "completed" and counts["completed"] + counts["failed"] < counts["total"]:
-                _fail(
-                    batch, "storage_full", "storage limit reached; delete files, then resubmit the remaining requests"
-                )
+                _fail(batch, "storage_full", "storage limit reached; delete files and resubmit the other requests")
             else:
                 batch |= {"status": ended, f"{ended}_at": int(time.time())}
 

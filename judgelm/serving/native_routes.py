@@ -110,7 +110,7 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
     queries, prompts, labels = columns
     if not queries or not len(queries) == len(prompts) == len(labels):
         raise InputError(
-            f"expected equal numbers: {len(queries)} queries, {len(prompts)} prompts, {len(labels)} labels"
+            f"expected equal numbers, got {len(queries)} queries, {len(prompts)} prompts, {len(labels)} labels"
         )
     tasks = []
     for index, (query, prompt, label) in enumerate(zip(queries, prompts, labels, strict=True)):

@@ -272,9 +272,7 @@ def _warnings(
             "pairs."
         )
     if any(result.failed for result in results):
-        shares = "; ".join(
-            f"{result.name} {result.failed:,} of {result.judged:,}" for result in results if result.failed
-        )
+        shares = "; ".join(f"{each.name} {each.failed:,} of {each.judged:,}" for each in results if each.failed)
         lines.append(f"Failed judgments: {shares}. Failures on hard pairs make a judge look better than it is.")
     return lines
 

@@ -209,9 +209,7 @@ def _warnings(answers: Sequence[QaAnswer], runs: Sequence[QaRun], own: Sequence[
                 "of the run."
             )
         if unread:
-            warnings.append(
-                f"{run.name}: {unread:,} replies contain neither verdict, so the run counts them as incorrect."
-            )
+            warnings.append(f"{run.name}: {unread:,} replies contain neither verdict and count as incorrect.")
     for row in own:
         if row.shares[0].others != 6:
             warnings.append(

@@ -79,7 +79,7 @@ def judged_answers(runs: JudgeRuns, method: Method, truths: Mapping[str, AnswerT
     if not rows:
         examples = f"{next(iter(judgments), None)!r} and {next(iter(truths), None)!r}"
         raise InputError(
-            f"self-reference: no judgment by {runs.judge} matches a truth (ids: {examples}); use matching ids"
+            f"self-reference: no judgment by {runs.judge} matches a truth (ids: {examples}); use the same ids"
         )
     return rows
 

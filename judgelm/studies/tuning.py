@@ -171,9 +171,7 @@ class TuningResult:
         most = TEMPERATURES[1]
         if self.candidates[self.chosen].fit.temperature < 0.99 * most:
             return []
-        return [
-            f"{self.chosen} is no better than chance on these labels; its temperature reached the limit of {most:g}."
-        ]
+        return [f"{self.chosen} is no better than chance on these labels; its temperature is at the limit of {most:g}."]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

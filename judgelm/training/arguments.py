@@ -170,9 +170,7 @@ def check_arguments(judge: JudgeArguments, args: Any) -> None:
     )
     _check_loss(judge, args)
     if args.use_liger_kernel and not is_liger_kernel_available():
-        raise MissingExtraError(
-            "use_liger_kernel requires a GPU and the liger-kernel package; run pip install liger-kernel"
-        )
+        raise MissingExtraError("use_liger_kernel requires a GPU and liger-kernel; run: pip install liger-kernel")
 
 
 def check_parallelism(args: Any) -> None:
@@ -191,9 +189,7 @@ def check_parallelism(args: Any) -> None:
         found[f"model_init_kwargs: {name}"] = load.get(name)
     for name, value in found.items():
         if value and str(value) != "1":
-            raise ConfigError(
-                f"{name} is {value}, but each process must train on whole rows; use zero3 or fsdp2 instead"
-            )
+            raise ConfigError(f"{name} is {value}, but each process needs whole rows; use zero3 or fsdp2 instead")
 
 
 def check_fixed(judge: JudgeArguments, values: Mapping[str, Any], reason: str) -> None:

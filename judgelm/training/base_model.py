@@ -69,9 +69,7 @@ def check_adapter(judge: JudgeArguments, base: ModelConfig) -> None:
         raise ConfigError(f"adapter is {judge.adapter}, but use_peft is false; set it to true")
     card, gguf = find_card(judge.adapter), gguf_record(base_name(base))
     if card is not None and card.template != judge.template:
-        raise ConfigError(
-            f"{judge.adapter}: the adapter was trained with template {card.template}, not {judge.template}"
-        )
+        raise ConfigError(f"{judge.adapter}: it was trained with template {card.template}, not {judge.template}")
     if card is not None and card.base is not None and (gguf is None or card.base.gguf_sha256 != gguf.sha256):
         file, sha = card.base.file, card.base.gguf_sha256
         raise CardError(

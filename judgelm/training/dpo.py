@@ -85,9 +85,7 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
     """Return the card of the judge to fine-tune, or None if it is missing."""
     name = base_name(base)
     if (Path(name) / "adapter_config.json").exists():
-        raise ConfigError(
-            f"{name} is an adapter; merge it into its base model first: train/merge_lora.py {name} -o ..."
-        )
+        raise ConfigError(f"{name} is an adapter; merge it into its base first: train/merge_lora.py {name} -o ...")
     card = find_card(name, base.model_revision)
     if card is None:
         return None
@@ -98,9 +96,7 @@ def find_tuned_card(base: ModelConfig, judge: DPOArguments) -> Card | None:
             f"template is {judge.template!r} and scale is {judge.scale}; use the values from the card"
         )
     if card.template_sha != get_template(judge.template).sha:
-        raise CardError(
-            f"{name}: template {card.template!r} has changed since this judge was trained; retrain the judge"
-        )
+        raise CardError(f"{name}: template {card.template!r} has changed since this judge was trained; retrain it")
     return card
 
 

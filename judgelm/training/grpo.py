@@ -183,9 +183,7 @@ def in_both_orders(rows: EpochRows, *, step: int) -> EpochRows:
     """
     pairs = rows.dataset
     if not (count := len(pairs) * 2 // step * step):
-        raise ConfigError(
-            f"found {len(pairs)} training pairs, but a generation batch needs {step // 2}; add more pairs"
-        )
+        raise ConfigError(f"found {len(pairs)} training pairs, but one generation needs {step // 2}; add more pairs")
     index = np.arange(count)
     table = {"sample_id": np.repeat(pairs["sample_id"][:], 2)[:count].tolist(), "pair": index // 2, "order": index % 2}
 
@@ -215,9 +213,7 @@ def check_grpo_arguments(judge: GRPOArguments, args: Any) -> None:
     if args.num_iterations != 1:
         raise ConfigError(f"num_iterations is {args.num_iterations}, but only 1 is supported; remove num_iterations")
     if args.train_sampling_strategy != "random":
-        raise ConfigError(
-            "train_sampling_strategy is set, but pairs are always shuffled; remove train_sampling_strategy"
-        )
+        raise ConfigError("train_sampling_strategy is set, but pairs are always shuffled; remove it")
     check_not_negative(judge, "form_weight", "length_weight", "least_letters")
     limit = args.max_completion_length
     if not limit or args.max_length is None or limit >= args.max_length:

@@ -161,9 +161,7 @@ def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> At
         return None
     requested = requested_attention(base, args)
     if requested not in (None, "sdpa", "eager"):
-        raise ConfigError(
-            f"attn_implementation is {requested!r}, but score lines require a custom mask; use sdpa or eager"
-        )
+        raise ConfigError(f"attn_implementation is {requested!r}, but score lines need a custom mask: sdpa or eager")
     implementation = requested or "sdpa"
     return Attention(implementation, f"{implementation} (score lines require a custom mask)")
 

@@ -154,9 +154,7 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     if changed:
         changes = ", ".join(f"{name} was {state.settings.get(name)!r}, is {settings.get(name)!r}" for name in changed)
         reason = " (each process saved its own shard of the optimizer)" if "processes" in changed else ""
-        raise RunError(
-            f"{checkpoint}: belongs to another run: {changes}{reason}; undo the change, or {_ANOTHER_FOLDER}"
-        )
+        raise RunError(f"{checkpoint}: is from another run: {changes}{reason}; undo the change, or {_ANOTHER_FOLDER}")
     others = {name: version for name, version in state.versions.items() if version != VERSIONS.get(name)}
     old = ", ".join(f"{name} {version} (now {VERSIONS.get(name)})" for name, version in others.items())
     older = f"; written with {old}, so losses may differ" if old else ""

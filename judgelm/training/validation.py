@@ -98,9 +98,7 @@ def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int,
     drawn = heapq.nsmallest(count, candidates(), key=lambda candidate: candidate[:2])
     if not drawn:
         shown = " or ".join(kind.replace("_", " a ") for kind in kinds)
-        raise InputError(
-            f"{', '.join(paths)}: no pair has a label {shown}, unlike the training rows; set eval_pairs: 0"
-        )
+        raise InputError(f"{', '.join(paths)}: no pair has a label {shown}, unlike in training; set eval_pairs: 0")
     samples, labels, kind_of = [], {}, {}
     for _, _, name, pair in sorted(drawn, key=lambda candidate: candidate[1]):
         for kind in kinds:

@@ -143,9 +143,7 @@ def _budget(engine: str, prices: teacher.Prices | None, spent: float, max_cost: 
     if engine != "openai" or prices is None:
         raise ConfigError("--max-cost requires the openai engine, --price-in, and --price-out")
     if spent >= max_cost:
-        raise ConfigError(
-            f"--max-cost {max_cost:g}: {spent:.4f} USD has already been spent; increase the budget to continue"
-        )
+        raise ConfigError(f"--max-cost {max_cost:g}: {spent:.4f} USD is already spent; increase the budget to continue")
     return max_cost - spent
 
 
@@ -159,9 +157,7 @@ def _show_estimate(
         lines += [f"cost: about {likely:,.4f} USD, at most {worst:,.4f} USD if all replies reach the maximum length"]
         lines += [f"spent in earlier sessions: {spent:,.4f} USD"] if spent else []
         if max_cost is not None and spent + likely > max_cost:
-            lines += [
-                f"this will probably exceed --max-cost {max_cost:g}; the run stops at the limit and can be resumed"
-            ]
+            lines += [f"this will probably exceed --max-cost {max_cost:g}; the run stops there and can be resumed"]
     console.print("\n".join(lines), soft_wrap=True)
 
 

@@ -168,16 +168,12 @@ def build_options(values: Mapping[str, Any], location: str) -> BuildOptions:
     if options.max_tokens is not None and options.tokenizer is None:
         raise ConfigError(f"{location}: max_tokens requires tokenizer; set it, or remove max_tokens")
     if any(share < 0 for share in options.resample.values()):
-        raise ConfigError(
-            f"{location}: resample: expected values of at least 0, where 0 drops all pairs with that winner"
-        )
+        raise ConfigError(f"{location}: resample: expected values of at least 0, where 0 drops all such pairs")
     for name, amount in (("validation", options.validation), ("test", options.test)):
         if amount >= 1 and not float(amount).is_integer():
             raise ConfigError(f"{location}: {name} {amount:g}: expected a share below 1 or a whole number of questions")
     if options.workers != "auto" and not (isinstance(options.workers, int) and options.workers >= 1):
-        raise ConfigError(
-            f"{location}: workers={options.workers!r}: expected auto, or a number of processes of at least 1"
-        )
+        raise ConfigError(f"{location}: workers={options.workers!r}: expected auto, or at least 1 process")
     if options.longer_share != 0.5 and ("length" not in options.balance or "models" in options.balance):
         raise ConfigError(f"{location}: longer_share requires balance to include length but not models")
     if list(options.length_strata) != sorted(set(options.length_strata)):

@@ -84,9 +84,7 @@ def build(
         return _build(options, folder, length_filter, progress)
     except OSError as error:  # unreadable inputs raise InputError instead
         where = f"{folder}: cannot write here: {error.strerror or error}"
-        raise RunError(
-            f"{where}; free up space or choose a different output directory; no sets were modified"
-        ) from error
+        raise RunError(f"{where}; free up space or choose another output directory; no sets were modified") from error
 
 
 def _build(

@@ -64,9 +64,7 @@ def _workbook_errors(file: str) -> Iterator[None]:
         yield
     except _WORKBOOK_ERRORS as error:
         finding = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(
-            f"{file}: damaged, or not an Excel workbook: {finding}; save it again, or save it as CSV"
-        ) from error
+        raise InputError(f"{file}: damaged, or not an Excel workbook: {finding}; save it again, or as CSV") from error
 
 
 def _check_parts(source: IO[bytes]) -> None:
@@ -101,9 +99,7 @@ def _sheet_lines(file: str, values: Any, formulas: Any, places: dict[int, int]) 
         for cell, formula in zip(stored, written, strict=True):
             if cell.value is None and formula.value is not None:
                 finding = f"cell {formula.coordinate}: the formula has no stored value"
-                raise InputError(
-                    f"{file}: {finding}; open and save the file in a spreadsheet program, or save it as CSV"
-                )
+                raise InputError(f"{file}: {finding}; save it again in a spreadsheet program, or as CSV")
         texts = merged.filled(number, _texts_of(stored))
         if any(texts):
             text = io.StringIO(newline="")

@@ -97,9 +97,7 @@ def _folder_files(folder: Path) -> list[str]:
         if file.name[0] not in "._" and suffix in _ROW_SUFFIXES and not file.is_dir():
             kinds.setdefault(suffix, []).append(str(file))
     if not kinds:
-        raise InputError(
-            f"{folder}: no row files ({', '.join(_ROW_SUFFIXES)}) in this folder; pass the files themselves"
-        )
+        raise InputError(f"{folder}: no row files ({', '.join(_ROW_SUFFIXES)}) here; pass the files themselves")
     if len(kinds) > 1:
         some = f"{folder}/*{next(iter(kinds))}"
         raise InputError(

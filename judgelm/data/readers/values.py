@@ -53,9 +53,7 @@ class RowDecoder:
         if len(data) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            self._problem = (
-                f"key {json.dumps(twice, ensure_ascii=False)} appears twice in the same object; keep only one"
-            )
+            self._problem = f"key {json.dumps(twice, ensure_ascii=False)} appears twice in the same object; keep one"
         return data
 
     def _constant(self, name: str) -> float | None:
@@ -179,9 +177,7 @@ def _of_literal(value: object, depth: int) -> object:
         return {name: _of_literal(part, depth + 1) for name, part in value.items()}
     if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise ValueError(
-        f"contains a value of type {type(value).__name__}, which is not JSON-serializable: {str(value)[:40]}"
-    )
+    raise ValueError(f"contains a value of type {type(value).__name__}, not JSON-serializable: {str(value)[:40]}")
 
 
 def _strings_in_a_row(text: str) -> bool:

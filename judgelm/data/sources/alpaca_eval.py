@@ -221,9 +221,7 @@ def _outputs(path: str, sheet: str | None) -> Iterator[Row | Reject]:
                 raise row.error(f"{finding}; found the fields {', '.join(row.data) or 'none'}")
             yield reject_row(row, InputError(f'field "instruction": expected text, got {describe(instruction)}'))
         elif instruction in seen:
-            yield reject_row(
-                row, InputError("this instruction appears more than once in this file; keep only one output")
-            )
+            yield reject_row(row, InputError("this instruction is repeated in this file; keep only one output"))
         else:
             any_good = True
             seen.add(instruction)

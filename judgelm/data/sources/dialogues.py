@@ -128,9 +128,7 @@ def full_dialogue(prompt: tuple[Turn, ...], side: tuple[Turn, ...], row: Row, na
     if side_texts[: len(prompt_texts)] == prompt_texts or (len(prompt_texts) == 1 and prompt_texts[0] in users):
         has_system = any(turn.role == "system" for turn in side)
         return side if has_system else tuple(turn for turn in prompt if turn.role == "system") + side
-    raise row.field_error(
-        name, "the dialogue does not contain the prompt; remove the prompt field, or keep only the answer"
-    )
+    raise row.field_error(name, "the dialogue lacks the prompt; remove the prompt field, or keep only the answer")
 
 
 def question_and_answers(
@@ -216,9 +214,7 @@ def _asked_and_answered(row: Row, name: str) -> list[tuple[str, str]]:
         turns[:2] = [Turn(turns[1].role, f"{turns[0].text}\n\n{turns[1].text}")]
     roles = [turn.role for turn in turns]
     if roles != ["user", "assistant"] * (len(turns) // 2):
-        raise row.field_error(
-            name, "expected alternating user and assistant turns that end with an answer; remove the row"
-        )
+        raise row.field_error(name, "expected alternating user and assistant turns, answer last; remove the row")
     return [(question.text, answer.text) for question, answer in zip(turns[::2], turns[1::2], strict=True)]
 
 

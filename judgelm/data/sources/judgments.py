@@ -347,9 +347,7 @@ def read_cherry(row: Row) -> PublishedJudgment:
     elif isinstance(turns, list) and turns and isinstance(turns[0], str):
         question = turns[0]
     else:
-        raise row.field_error(
-            "text", f"no question; each row must contain {', '.join(_CHERRY_QUESTIONS)} or conversations"
-        )
+        raise row.field_error("text", f"no question; each row needs {', '.join(_CHERRY_QUESTIONS)} or conversations")
     answers = row.texts("Answer1", "Answer2", needs=CHERRY_NEEDS)
     shown = []
     for order, suffix in zip(_ORDERS, ("", "_reverse"), strict=True):

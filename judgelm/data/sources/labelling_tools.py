@@ -50,9 +50,7 @@ def _results(row: Row, annotation: Mapping[str, object]) -> Votes:
     votes = by_type["pairwise"] or by_type["choices"]
     if len(votes) > 1:
         names = ", ".join(map(str, votes))
-        raise row.field_error(
-            "annotations", f"the vote is ambiguous, because there are several tags: {names}; keep only one"
-        )
+        raise row.field_error("annotations", f"the vote is ambiguous: tags {names}; keep one")
     return [_single(row, "annotations", vote) for vote in votes.values()]
 
 

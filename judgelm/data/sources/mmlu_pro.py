@@ -60,9 +60,7 @@ def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] =
     gold = canonical(row.text("answer", "question, options, answer"), "choice")
     options = row.text_list("options")
     if gold is None or ord(gold) - ord("A") >= len(options):
-        raise row.field_error(
-            "answer", f"expected the letter of one of {len(options)} options, got {row.data['answer']!r}"
-        )
+        raise row.field_error("answer", f"expected a letter of {len(options)} options, got {row.data['answer']!r}")
     return Sample(
         id=_key(row) + "".join(f"/{model}" for model in models),
         question=row.text("question", "question, options, answer"),
@@ -84,9 +82,7 @@ def _outputs(row: Row) -> dict[str, str]:
         texts = {model_of_results(row.file): _first_answer(text) if isinstance(text, str) else text}
     elif "pred" in row.data:
         expected, fields = " or ".join(_OUTPUT_FIELDS), ", ".join(row.data)
-        raise row.error(
-            f"the row has a prediction but not the model's text: expected {expected}, found the fields {fields}"
-        )
+        raise row.error(f"the row has a prediction but no text: expected {expected}, found the fields {fields}")
     else:
         return {}
     for model, text in texts.items():

@@ -98,9 +98,7 @@ def _take(row: Row, tables: _Tables, called_reference: bool) -> None:
         if row.data.get("reference") is not None:
             tables.references.setdefault(question, _texts(row, "reference", row.data["reference"]))
     elif "g1_winner" in row.data:
-        raise row.error(
-            "contains a judge's verdicts instead of human votes; pass this file to `judgelm eval` as labels"
-        )
+        raise row.error("contains a judge's verdicts, not human votes; pass this file to `judgelm eval` as labels")
     else:
         raise row.error(f"not an MT-Bench question, answer, or vote; found the fields {', '.join(row.data)}")
 

@@ -107,9 +107,7 @@ def load_faireval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
     answers = [rows for rows in tables if "model_id" in rows[0].data]
     if len(questions) != 1 or len(answers) != 2:
         counts = f"{len(questions)} files of questions and {len(answers)} files of answers"
-        raise InputError(
-            f"faireval: expected one file of questions, two files of answers, and the labels, got {counts}"
-        )
+        raise InputError(f"faireval: expected one file of questions, two of answers, and the labels, got {counts}")
     models = tuple(rows[0].text("model_id", _FAIREVAL_ANSWERS) for rows in answers)
     labels = _faireval_labels(texts[0], models, len(questions[0]))
     sides = [{_question_id(row): row for row in rows} for rows in answers]

@@ -92,9 +92,7 @@ def preference_label(row: Row, with_reference: bool) -> Label | None:
         return Label(sample_id="", winner=1 if first else 2, reason=reason)
     chosen, rejected = row.number("score_chosen"), row.number("score_rejected")
     if chosen == rejected:
-        raise row.error(
-            f"score_chosen and score_rejected are both {chosen:g}, so there is no preference; remove the row"
-        )
+        raise row.error(f"score_chosen and score_rejected are both {chosen:g}: no preference; remove the row")
     if chosen < rejected:
         finding = f"score_chosen {chosen:g} is lower than score_rejected {rejected:g}"
         raise row.error(f"{finding}; correct the row, or remove its scores")

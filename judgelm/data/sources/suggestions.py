@@ -19,9 +19,7 @@ def unknown_fields(row: Row, layouts: Sequence[Source], *, label_rows: bool) -> 
     guesses = [f'"{near}" looks like "{need}"' for need in missing if (near := _near(need, fields))]
     hint = f"; {', '.join(guesses)}" if guesses else ""
     similar = len(missing) < len(nearest.needs) or hint
-    near = (
-        f" The nearest layout is {nearest.name}, but these fields are missing: {', '.join(missing)}." if similar else ""
-    )
+    near = f" The nearest layout is {nearest.name}, but it also needs: {', '.join(missing)}." if similar else ""
     columns = guess_columns(fields, labels=label_rows)
     such_as = " ".join(f"--column {shlex.quote(f'{name}={column}')}" for name, column in columns.items())
     return UnknownFieldsError(

@@ -95,9 +95,7 @@ class EndpointOptions:
     def rejected_key(self, status: int) -> str:
         """Return a message for HTTP 401 or 403."""
         if self.key is None:
-            return (
-                f"{self.address} requires an API key (HTTP {status}): set the environment variable {self.api_key_env}"
-            )
+            return f"{self.address} needs an API key (HTTP {status}): set the environment variable {self.api_key_env}"
         return f"{self.address} rejected the API key in {self.api_key_env} (HTTP {status}); set a valid key"
 
     @property

@@ -99,9 +99,7 @@ class ReplySampler:
                     "their continuations are copied from the reply"
                 )
         if (unlisted := tree.shares().unlisted) > NEGLIGIBLE:
-            notes.append(
-                f"up to {unlisted:.2f} of the probability may be missing because the server lists too few tokens"
-            )
+            notes.append(f"up to {unlisted:.2f} of the probability may be missing as the server lists too few tokens")
         return tree.logprobs(), "; ".join(notes)
 
     async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:

@@ -327,9 +327,7 @@ class RewardEngine(TransformersEngine):
 
     def load_adapter(self, adapter: str) -> None:
         """Reject the adapter, because reward adapters include the head."""
-        raise EngineError(
-            f"{adapter}: reward models cannot load adapters later; pass --adapter when you load the model"
-        )
+        raise EngineError(f"{adapter}: reward models cannot load adapters later; pass --adapter when loading the model")
 
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
         ids = list(tokenized.ids)

@@ -123,12 +123,10 @@ class LoraAdapters:
             base: Any = self._loaded.model.get_submodule(name)
             features = (base.in_features, base.out_features)
         except AttributeError as error:
-            raise ModelError(
-                f"{adapter}: the model has no linear layer {name}; use an adapter for this base"
-            ) from error
+            raise ModelError(f"{adapter}: the model has no linear layer {name}; use one for this base") from error
         if features != (down.shape[1], up.shape[0]):
             shapes = f"{down.shape[1]} to {up.shape[0]} features, but the base maps {features[0]} to {features[1]}"
-            raise ModelError(f"{adapter}: layer {name} maps {shapes}; use an adapter for this base")
+            raise ModelError(f"{adapter}: layer {name} maps {shapes}; use one for this base")
         return AdaptedLinear(base, self._groups)
 
     def _wrap(self, name: str, layer: AdaptedLinear) -> None:

@@ -35,9 +35,7 @@ class VllmAdapters:
         if adapter in self._loaded:
             return self._loaded[adapter]
         if not self._arguments.enable_lora:
-            raise EngineError(
-                f"adapter {adapter}: LoRA is not enabled; load the engine with --engine-arg enable_lora=true"
-            )
+            raise EngineError(f"adapter {adapter}: LoRA is not enabled; set --engine-arg enable_lora=true")
         check_weights(adapter)
         self._check_vocabulary(adapter)
         limit = max_adapters(self._arguments)

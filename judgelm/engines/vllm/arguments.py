@@ -140,9 +140,7 @@ def lora_rank(adapter: str) -> int:
     for supported in _LORA_RANKS:
         if rank <= supported:
             return supported
-    raise ModelError(
-        f"{path}: rank {rank} exceeds vLLM's maximum of {_LORA_RANKS[-1]}; merge the adapter into its base"
-    )
+    raise ModelError(f"{path}: rank {rank} exceeds vLLM's maximum of {_LORA_RANKS[-1]}; merge the adapter")
 
 
 def _check_names(options: EngineOptions) -> None:
@@ -155,9 +153,7 @@ def _check_names(options: EngineOptions) -> None:
             raise ConfigError(f"--engine-arg {name}: vLLM has no such argument; similar: {similar}")
     if options.device not in ("auto", current_platform.device_type):
         way_out = "select GPUs with CUDA_VISIBLE_DEVICES and --engine-arg tensor_parallel_size=N"
-        raise ConfigError(
-            f"--device {options.device}: this build of vLLM runs on {current_platform.device_type}; {way_out}"
-        )
+        raise ConfigError(f"--device {options.device}: this vLLM runs on {current_platform.device_type}; {way_out}")
 
 
 def _check_heads(base: str, config: Any) -> None:

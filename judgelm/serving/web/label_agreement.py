@@ -55,9 +55,7 @@ def judge_agreement(browsing: BrowseState) -> list[str]:
         return [*lines, "No item has a verdict from both judges.", *_label_agreement(browsing)]
     clusters = _clusters(browsing, list(compared))
     same = share(np.array([comparison == "same" for comparison in compared.values()]), clusters, Resampling())
-    lines.append(
-        f"The judges agree on {percent(same.value)} of the {same.n:,} items that both judged ({_interval(same)})."
-    )
+    lines.append(f"The judges agree on {percent(same.value)} of {same.n:,} items that both judged ({_interval(same)}).")
     return [*lines, *_kappa(browsing, list(compared)), *_label_agreement(browsing)]
 
 

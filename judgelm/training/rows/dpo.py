@@ -81,9 +81,7 @@ def _shows_references(path: str, template: str, scale: tuple[float, float]) -> b
     if tuple(mode["scale"]) != scale:
         raise InputError(f"{path}: the pairs were judged on scale {mode['scale']}; judge them on {list(scale)}")
     if len(fingerprint["input"]) != 1:
-        raise InputError(
-            f"{path}: the run has {len(fingerprint['input'])} input files; rerun it on the labelled file only"
-        )
+        raise InputError(f"{path}: the run has {len(fingerprint['input'])} input files; rerun it on the labelled file")
     return bool(mode["reference"] != "ignore")
 
 
