@@ -222,7 +222,7 @@ class RowWriter:
         if judgment is None:
             self.counts[f"{reading}: no reply yet"] += 1
         elif judgment.failure is not None:
-            self.counts[f"{reading}: failed ({judgment.failure.code})"] += 1
+            self.counts[f"{reading}: failed, {judgment.failure.code}"] += 1
         else:
             lacks = judgment.shown[0].reason_failure
             if lacks is not None and not swapped:

@@ -58,7 +58,7 @@ def served_by(server, name, **more):
 def test_an_answer_row_has_the_fields_of_judgelms_answer_files(collect):
     questions(2)
     code, out, _ = collect("--generator", "name=a,engine=scripted,model=so")
-    assert (code, out) == (0, "a: 2 of 2 asked, 0 of them before, 0 at their token limit in ans/a.jsonl\n")
+    assert (code, out) == (0, "a: 2 of 2 asked, 0 of them before, 0 at their token limit; answers in ans/a.jsonl\n")
     row = rows_of("ans/a.jsonl")[0]
     names = ("question_id", "question_body", "decoding_method", "model", "text")
     assert [row[name] for name in names] == ["0", "what is 0", "greedy", "a", "so"]

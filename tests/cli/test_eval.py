@@ -141,7 +141,7 @@ def again(batch, judged):
         (["--tie-threshold", "0.2"], ["--order-rule", "probability"], [1, 2, 1], "within 0.2 of 0.5"),
         (
             ["--tie-threshold", "0.2"], ["--order-rule", "probability", "--tie-threshold", "0.1"], [1, 2, 1],
-            "a tie within 0.1 of",
+            "within 0.1 of 0.5",
         ),
     ],
 )  # fmt: skip

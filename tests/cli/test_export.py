@@ -71,7 +71,7 @@ def test_parquet_keeps_lists_and_numbers(cli, batch, tmp_path):
     ("options", "finding"),
     [
         (["-o", "verdicts.txt"], "available for --to: csv, parquet, xlsx"),
-        (["-s", "other.jsonl"], "none of its ids was judged"),
+        (["-s", "other.jsonl"], "none of the ids"),
         (["-s", "pairs.csv", "-o", "pairs.csv"], "overwrite"),
     ],
 )

@@ -131,7 +131,7 @@ def test_modes_are_listed_and_one_modes_options_shown(cli):
     assert (code, "ssr" in out, "2 answers" in out) == (0, True, True)
     code, out, _ = cli("judgelm", "judges", "modes", "ssr")
     assert code == 0
-    assert "minimum agreement" in " ".join(out.split())
+    assert "agreement" in " ".join(out.split())
     assert "--mode-arg tau=" in out
     flat = " ".join(cli("judgelm", "judges", "modes", "chat")[1].split())
     assert "judge each pair again with the answers swapped." in flat  # an option of every mode of pairs

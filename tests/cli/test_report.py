@@ -75,7 +75,7 @@ def test_a_run_of_single_answers_is_refused(cli, batch, tmp_path):
     ("options", "refused"),
     [
         (("--control", "length"), "--control requires labels"),
-        (("--beside", "other.jsonl"), "--beside requires labels"),
+        (("--baseline", "other.jsonl"), "--baseline"),
         (("--reversed", "other.jsonl"), "--reversed requires labels"),
         (("-l", "pairs.jsonl", "--samples", "pairs.jsonl"), "--samples cannot be combined with --labels"),
     ],

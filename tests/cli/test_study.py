@@ -60,7 +60,7 @@ def test_compare_judges(study, files):
         (["a.jsonl", "a.jsonl"], ["one", "two"], ""),
         (["a.jsonl", "a.jsonl"], [], "use --name to name each file"),
         (["a.jsonl", "a.jsonl"], ["one"], "got 1 names for 2 files"),
-        (["a.jsonl"], [], "expected at least two files"),
+        (["a.jsonl"], [], "at least two"),
     ],
 )
 def test_judges_need_different_names(study, files, runs, names, finding):
@@ -90,7 +90,7 @@ def test_scores_out_of_range_suggest_another_scale(study, files):
     code, _, err = study("compare-judges", "first.jsonl", "second.jsonl")
     assert code == 1
     assert "first.jsonl: 1 of 1 replies have scores outside the range 1-10; try --scale any" in err
-    assert "(failed: first: 1 of 1 (out of range 1); second: 1 of 1 (out of range 1))" in err
+    assert ": first: 1 of 1 (out of range 1); second: 1 of 1 (out of range 1)" in err
     assert study("compare-judges", "first.jsonl", "second.jsonl", "--scale", "any")[0] == 0
 
 

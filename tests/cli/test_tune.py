@@ -138,7 +138,7 @@ def test_labels_without_texts_and_trained_judges_folders_are_refused(tune, label
     assert "contains a trained judge" in tune(labels(), out=".")[2]
     alone = write_rows(tmp_path / "alone.jsonl", [{"id": f"p{index}", "winner": 1} for index in range(30)])
     assert "have no texts" in tune(alone)[2]
-    assert "none of the candidates judged a pair: only 0 of the probability is on" in tune(labels(answer_1="mute"))[2]
+    assert "none of the candidates judged a pair" in tune(labels(answer_1="mute"))[2]
 
 
 def test_released_judges_are_not_tuned(cli, labels):
