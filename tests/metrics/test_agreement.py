@@ -105,16 +105,13 @@ def test_same_numbers_as_the_original_code(name):
     assert scores | bias | {"total_num": len(given)} == pytest.approx(expected, abs=1e-9)
 
 
-def test_mean_pairwise_agreement():
+def test_agreement_of_people_by_hand():
     result = human_agreement([1, 0], [[1, 1, -1], [0, 0, 0]], None, HOW)
     # people: pair 1 agrees in 1 of 3 annotator pairs, pair 2 in 3 of 3 -> (1/3 + 1) / 2 = 2/3
     # judge: 2 of 3 annotators, then 3 of 3 -> 5/6
     values = (result.human_human.value, result.judge_human.value, result.difference.value)
     assert values == pytest.approx((2 / 3, 5 / 6, 1 / 6))
     assert result.annotators == (3, 3)
-
-
-def test_fleiss_kappa_by_hand():
     # two raters, three pairs: agree on +1, agree on -1, differ. P = (1 + 1 + 0) / 3 = 2/3;
     # shares 1/2 and 1/2, so chance is 1/2: kappa = (2/3 - 1/2) / (1 - 1/2) = 1/3
     result = human_agreement([1, 1, 1], [[1, 1], [-1, -1], [1, -1]], None, HOW)
@@ -152,9 +149,6 @@ def test_difference_by_hand():
     assert (result.value, result.n) == (0.5, 4)
     # of two pairs that differ and two alike, four draws hold 0 to 4 that differ; 0 and 4 in 6 % of the resamples each
     assert (result.low, result.high) == (0.0, 1.0)
-
-
-def test_equal_and_opposite_judges_have_an_interval():
     # Wilson's upper end for 0 of 4: z^2 / (n + z^2) = 3.8415 / 7.8415 = 0.4899
     result = paired_difference(bits("1100"), bits("1100"), None, HOW)
     assert (result.value, result.low, result.high) == pytest.approx((0, -0.4899, 0.4899), abs=1e-4)

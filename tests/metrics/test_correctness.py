@@ -26,7 +26,7 @@ def flags(text):
 
 
 def values(*estimates):
-    return [None if one is None else pytest.approx(one.value) for one in estimates]
+    return [None if estimate is None else pytest.approx(estimate.value) for estimate in estimates]
 
 
 def test_precision_recall_and_f1_by_hand():
@@ -58,26 +58,24 @@ def test_shapes_that_differ_are_refused():
             measure(*[two] * columns, single, None, HOW)
 
 
-def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
-    # TP 3, TN 2: J = 3/3, Wilson over three rows; F1 = 2J / (1 + J)
-    result = quality(flags("11100"), flags("11100"), None, HOW).f1
-    low, _ = proportion_confint(3, 3, method="wilson")
-    assert (result.value, result.low, result.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
-    assert result.n == 5
-
-
 def f1_high_of_none(rows):
     _, high = proportion_confint(0, rows, method="wilson")
     return pytest.approx(2 * high / (1 + high))
 
 
-def test_an_f1_of_zero_has_the_interval_of_the_rows_that_it_looks_at():
+def test_an_f1_of_zero_or_one_has_the_interval_of_the_rows_that_it_looks_at():
     # two missed and one named so wrongly: J = 0/3, whatever the true negatives are
     result = quality(flags("1100"), flags("0010"), None, HOW).f1
     assert (result.value, result.high, result.n) == (0.0, f1_high_of_none(3), 4)
     # of the incorrect: two missed, one named so wrongly, and two rightly called correct
     result = quality(flags("11100"), flags("11011"), None, HOW).f1_incorrect
     assert (result.value, result.high, result.n) == (0.0, f1_high_of_none(3), 5)
+    # all of three: TP 3, TN 2: J = 3/3
+    # TP 3, TN 2: J = 3/3, Wilson over three rows; F1 = 2J / (1 + J)
+    result = quality(flags("11100"), flags("11100"), None, HOW).f1
+    low, _ = proportion_confint(3, 3, method="wilson")
+    assert (result.value, result.low, result.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
+    assert result.n == 5
 
 
 def test_an_f1_by_own_answer_looks_at_rows_of_its_part_alone():
@@ -140,14 +138,11 @@ def test_change_is_second_minus_first_on_the_same_answers():
     assert values(result.f1_right, result.f1_wrong) == [1 - 2 / 3, 0 - 2 / 3]
     assert values(result.f1) == [2 * 1 / (2 + 1 + 1) - 2 * 2 / (4 + 2)]
     assert values(*result.accuracies) == [0.0, 1.0, -1.0, 0.0]
-
-
-def test_a_change_rests_on_the_answers_of_its_part():
     # one, two, three and four answers in the cells, of which the first two are D_J+
     own, truth = flags("1110000000"), flags("1001110000")
     result = split_change(own, truth, (flags("1" * 10), flags("0" * 10)), None, HOW)
     assert (result.f1.n, result.f1_right.n, result.f1_wrong.n) == (10, 3, 7)
-    assert [one.n for one in result.accuracies] == [1, 2, 3, 4]
+    assert [accuracy.n for accuracy in result.accuracies] == [1, 2, 3, 4]
 
 
 def test_overconfidence_is_judged_correct_minus_correct():

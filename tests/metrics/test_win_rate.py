@@ -97,9 +97,7 @@ def test_a_taste_for_length_is_found_and_taken_out():
     control = control_style(preferences, differences, range(len(preferences)), models)
     assert control.terms["length"].value == pytest.approx(1.5, abs=1e-6)
     assert control.adjusted == pytest.approx(expit(strengths), abs=1e-6)
-
-
-def test_a_model_that_is_good_and_wordy_keeps_its_merit():
+    # a model that is good and wordy keeps its merit
     _, differences, preferences, models = judged(wordy=40)
     control = control_style(preferences, differences, range(len(preferences)), models)
     assert control.terms["length"].value == pytest.approx(1.5, abs=1e-6)

@@ -26,6 +26,16 @@ def judged_pair(key, winner, **fields):
     return Judgment(sample_id=key, mode="pair", verdict=verdict, failure=failure, **({"shown": shown} | fields))
 
 
+def both_orders(key, given, swapped, winner=1, **fields):
+    """A judgment of scores, labels or a failure (None) in each order, as shown."""
+
+    def shown(order, reply):
+        name = "failure" if reply is None else "label" if isinstance(reply, str) else "scores"
+        return Shown(order=order, text="", **{name: FAILURE if reply is None else reply})
+
+    return judged_pair(key, winner, shown=(shown((0, 1), given), shown((1, 0), swapped)), **fields)
+
+
 def graded(key, grade, mode="single"):
     if grade is None:
         return Judgment(sample_id=key, mode=mode, verdict=None, shown=(), failure=FAILURE)

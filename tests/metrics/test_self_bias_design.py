@@ -9,14 +9,8 @@ from judgelm.metrics.self_bias import BiasModel, design_of, redundant, unidentif
 
 def frame(**columns):
     """Two judges, a relative pair, two dimensions; `own` and `family` are empty in the control group."""
-    rows = {
-        "judge": ["a", "a", "b", "b"],
-        "reference": [0.2, 0.4, 0.6, 1.0],
-        "own": ["a", "", "", "b"],
-        "family": ["", "F", "", ""],
-        "dimension": ["x", "y", "x", "y"],
-    }
-    return pd.DataFrame(rows | columns)
+    rows = {"judge": [*"aabb"], "reference": [0.2, 0.4, 0.6, 1.0], "dimension": [*"xyxy"]}
+    return pd.DataFrame(rows | {"own": ["a", "", "", "b"], "family": ["", "F", "", ""]} | columns)
 
 
 def columns_of(design):
@@ -47,8 +41,7 @@ def test_length_has_a_slope_for_each_judge_or_one_for_all():
     model = BiasModel(dimensions=False, self_bias=False, family_bias=False)
     rows = frame(length_feature=[0.1, -0.1, 0.3, 0.0])
     apart = columns_of(design_of(rows, BiasModel(length="per_judge")))
-    assert apart["length", "a"] == [0.1, -0.1, 0, 0]
-    assert apart["length", "b"] == [0, 0, 0.3, 0]
+    assert (apart["length", "a"], apart["length", "b"]) == ([0.1, -0.1, 0, 0], [0, 0, 0.3, 0])
     assert columns_of(design_of(rows, BiasModel(length="shared")))["length", "all judges"] == [0.1, -0.1, 0.3, 0]
     assert not [kind for kind, _ in design_of(rows, model).terms if kind == "length"]
 
@@ -64,10 +57,9 @@ def test_an_indicator_is_0_or_1_however_it_is_written():
 
 def test_a_spline_has_its_pieces_judge_by_judge():
     terms = design_of(frame(), BiasModel(reference="spline")).terms
-    # four knots and degree three are six pieces, of which one stands in the intercept
-    assert [level for kind, level in terms if kind == "spline"] == [
-        f"{judge} {n}" for n in range(1, 6) for judge in "ab"
-    ]
+    # four knots and degree three are six pieces, of which one is in the intercept
+    pieces = [f"{judge} {n}" for n in range(1, 6) for judge in "ab"]
+    assert [level for kind, level in terms if kind == "spline"] == pieces
     flat = design_of(frame(reference=0.5), BiasModel(reference="spline"))
     assert [kind for kind, _ in flat.terms if kind in ("spline", "slope")] == ["slope", "slope"]
 
@@ -81,7 +73,7 @@ def test_a_spline_has_its_pieces_judge_by_judge():
         (frame(polite=[0, 1, 2, 1]), BiasModel(indicator="polite"), r"expected 0 or 1 in every row, got '2'"),
     ],
 )
-def test_what_a_model_needs_and_does_not_find_is_said(rows, model, finding):
+def test_missing_rows_and_columns_are_rejected(rows, model, finding):
     with pytest.raises(ValueError, match=finding):
         design_of(rows, model)
 
@@ -108,17 +100,11 @@ def test_redundant_columns_are_as_many_as_leave_the_others_independent():
     for independent in (np.eye(3), np.diag([1.0, 1e-12, 1.0])):
         assert redundant(independent).tolist() == [False] * 3
     assert redundant(np.zeros((3, 2))).tolist() == [True, True]
-
-
-def test_beside_a_constant_what_sums_to_one_is_redundant():
     # dummies of two levels sum to 1; a column of ones is the constant itself
     dummies = np.array([[1.0, 0], [1, 0], [0, 1]])
     assert redundant(dummies).sum() == 0
     assert redundant(dummies, constant=True).sum() == 1
     assert redundant(np.array([[1.0, 0], [1, 1], [1, 3]]), constant=True).tolist() == [True, False]
-
-
-def test_a_constant_is_told_from_a_column_that_varies_a_little():
     # the mean of three times 0.1 is not 0.1 to the last bit
     assert redundant(np.full((3, 1), 0.1), constant=True).tolist() == [True]
     assert redundant(np.array([[1.0], [1.000001], [0.999999]]), constant=True).tolist() == [False]

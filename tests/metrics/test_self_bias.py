@@ -1,3 +1,5 @@
+"""The self-bias regressions: known biases, the authors' formula and figures, and the ordinal fit."""
+
 import itertools
 import json
 import os
@@ -8,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
+from statsmodels.discrete.discrete_model import Logit
+from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from judgelm.data.sources.rating_tables import read_ratings
 from judgelm.metrics.ratings import (
@@ -17,7 +21,7 @@ from judgelm.metrics.ratings import (
     pair_with_reference,
     with_length,
 )
-from judgelm.metrics.self_bias import BiasModel, TooFewRatings, fit_self_bias
+from judgelm.metrics.self_bias import BiasModel, TooFewRatings, design_of, fit_ordinal, fit_self_bias
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 
@@ -39,22 +43,21 @@ def favouring(judge, model, reference):
     return 1 + 0.5 * reference + own + 0.5 * family
 
 
-def random_rows(seed=0, **how):
-    generator = np.random.default_rng(seed)
+def random_rows(**how):
+    generator = np.random.default_rng(0)
     return long_rows(lambda *known: float(generator.integers(1, 6)), **how)
 
 
 def term(fit, kind, level):
-    return next(one for one in fit.of(kind) if one.level == level)
+    return next(each for each in fit.of(kind) if each.level == level)
 
 
 def test_a_bias_without_noise_is_found_exactly():
     paired = pair_with_reference(long_rows(favouring), family_by_name)
     fit = fit_self_bias(paired)
     # the highest score is 5 by a human and 1 + 2.5 + 1 = 4.5 by a judge: all are divided by 5
-    assert [round(one.estimate.value, 9) for one in fit.of("self")] == [0.2] * 4  # +1 of 5
-    assert [round(one.estimate.value, 9) for one in fit.of("family")] == [0.1] * 2  # +0.5 of 5
-    assert [round(one.estimate.value, 9) for one in fit.of("slope")] == [0.5] * 4
+    for kind, expected in (("self", [0.2] * 4), ("family", [0.1] * 2), ("slope", [0.5] * 4)):  # +1 and +0.5 of 5
+        assert [round(term.estimate.value, 9) for term in fit.of(kind)] == expected
     assert term(fit, "self", "GPT-1").estimate.n == 8  # one own completion of each item
 
 
@@ -64,18 +67,14 @@ def test_estimates_errors_and_intervals_are_those_of_the_authors_formula(errors,
     paired = pair_with_reference(random_rows(dimensions=dimensions), family_by_name)
     fit = fit_self_bias(paired, BiasModel(errors=errors))
     frame = paired.frame.replace({"own": {"": "0"}, "family": {"": "0"}})
-    formula = "rating ~ judge + reference:judge + own + family - 1"
-    theirs = smf.ols(formula + " + dimension" * (len(dimensions) > 1), frame.astype({"own": object})).fit(
-        cov_type=errors
-    )
+    formula = "rating ~ judge + reference:judge + own + family - 1" + " + dimension" * (len(dimensions) > 1)
+    theirs = smf.ols(formula, frame.astype({"own": object})).fit(cov_type=errors)
     for kind, name in (("self", "own[T.GPT-2]"), ("family", "family[T.GPT]"), ("slope", "reference:judge[GPT-2]")):
         mine = term(fit, kind, "GPT" if kind == "family" else "GPT-2")
-        assert mine.estimate.value == pytest.approx(theirs.params[name], abs=1e-10)
-        assert mine.error == pytest.approx(theirs.bse[name], abs=1e-10)
-        assert mine.p == pytest.approx(theirs.pvalues[name], abs=1e-10)
-        assert mine.estimate.high - mine.estimate.value == pytest.approx(1.6448536 * mine.error, rel=1e-6)
-        assert mine.estimate.value - mine.estimate.low == pytest.approx(1.6448536 * mine.error, rel=1e-6)
-        assert mine.estimate.level == 0.90
+        estimate, known = mine.estimate, (theirs.params[name], theirs.bse[name], theirs.pvalues[name])
+        assert (estimate.value, mine.error, mine.p) == pytest.approx(known, abs=1e-10)
+        reaches = (estimate.high - estimate.value, estimate.value - estimate.low)
+        assert (reaches, estimate.level) == (pytest.approx([1.6448536 * mine.error] * 2, rel=1e-6), 0.90)
     assert (fit.n, fit.unit, fit.errors, fit.converged) == (len(frame), "normalised score", errors, True)
 
 
@@ -83,25 +82,24 @@ def test_errors_clustered_by_item_are_those_of_statsmodels():
     paired = pair_with_reference(random_rows(), family_by_name)
     fit = fit_self_bias(paired, BiasModel(errors="cluster", self_bias=False, family_bias=False))
     groups = paired.frame["item"].astype(int).to_numpy()
-    theirs = smf.ols("rating ~ judge + reference:judge - 1", paired.frame).fit(
-        cov_type="cluster", cov_kwds={"groups": groups}
-    )
+    ols = smf.ols("rating ~ judge + reference:judge - 1", paired.frame)
+    theirs = ols.fit(cov_type="cluster", cov_kwds={"groups": groups})
     assert term(fit, "slope", "GPT-1").error == pytest.approx(theirs.bse["reference:judge[GPT-1]"])
     assert fit.errors == "clustered by item"
 
 
-def test_what_the_data_cannot_tell_has_no_estimate():
+def test_unidentified_terms_have_no_estimate():
     rows = long_rows(favouring, judges=("Claude a", "GPT-1", "Other"), models=("Claude a", "Claude b", "GPT-1"))
     fit = fit_self_bias(pair_with_reference(rows, family_by_name))
-    assert [one.level for one in fit.of("self")] == ["Claude a", "GPT-1"]  # Other rates nothing of its own
-    assert [one.level for one in fit.of("family")] == ["Claude"]  # GPT-1 has no relative
+    assert [term.level for term in fit.of("self")] == ["Claude a", "GPT-1"]  # Other rates nothing of its own
+    assert [term.level for term in fit.of("family")] == ["Claude"]  # GPT-1 has no relative
     alone = long_rows(favouring, judges=("Claude a",), models=("Claude a",))
     fit = fit_self_bias(pair_with_reference(alone, family_by_name))
     assert term(fit, "self", "Claude a").estimate is None  # the intercept can take it over
     assert term(fit, "slope", "Claude a").estimate.value == pytest.approx(0.5)
 
 
-def test_few_ratings_are_a_finding():
+def test_too_few_ratings_are_rejected():
     with pytest.raises(TooFewRatings, match="4 ratings are too few"):
         fit_self_bias(pair_with_reference(long_rows(favouring, items=1, models=NAMES[:1]), family_by_name))
     # intercept, slope and self-bias of one judge: three rows are as many as coefficients, four are one more
@@ -119,15 +117,12 @@ def test_the_reference_is_the_mean_over_annotators_without_missing_scores():
     assert paired.frame["reference_raw"].iloc[0] == 3
 
 
-def test_length_is_the_bounded_z_score_within_the_prompt():
+def test_length_is_a_bounded_z_score_whose_effect_is_found_per_judge_or_shared():
     rows = long_rows(favouring, items=2, judges=NAMES[:1], models=NAMES[:2])
     rows["length"] = rows["model"].map({"Claude a": 10.0, "Claude b": 20.0})
     paired = with_length(pair_with_reference(rows, family_by_name), "prompt")
     # mean 15, sd with ddof 1 is sqrt(25 + 25) = 7.0711, z = -+0.70711
     assert sorted(set(paired.frame["length_feature"].round(6))) == [-0.608859, 0.608859]
-
-
-def test_a_length_effect_is_found_per_judge_and_shared():
     rows = long_rows(favouring)
     rows["length"] = np.arange(len(rows)) % 7 + 1.0
     paired = with_length(pair_with_reference(rows, family_by_name), "overall")
@@ -171,7 +166,7 @@ def test_a_familys_judges_as_reference_leave_with_their_completions_or_without()
         family_as_reference(paired, "Llama 3")
 
 
-def test_families_are_told_by_name_or_given():
+def test_families_are_known_by_name_or_given():
     assert [family_by_name(name) for name in ("Claude v1.3", "GPT-4", "llama3-8b", "Mixtral", "nobody")] == [
         "Claude", "GPT", "Llama 3", "Mistral", None,
     ]  # fmt: skip
@@ -181,15 +176,11 @@ def test_families_are_told_by_name_or_given():
         families_given({"F": ["x"], "G": ["x"]})
 
 
-def released(name):
+def test_the_released_faithfulness_ratings_give_the_authors_figures(shared_data):
     folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
     if not folder:
         pytest.skip("JUDGELM_PLAY_FAVORITES does not name the folder of the released Play Favorites data")
-    return Path(folder) / name
-
-
-def test_the_released_faithfulness_ratings_give_the_authors_figures(shared_data):
-    table = read_ratings([released("Faithfulness.csv")])
+    table = read_ratings([Path(folder) / "Faithfulness.csv"])
     fit = fit_self_bias(pair_with_reference(table.frame, family_by_name))
     expected = json.loads((shared_data / "expected" / "play_favorites_faithfulness.json").read_text())["terms"]
     kinds = {"delta": "judge", "gamma": "self", "lambda": "family", "beta": "slope"}
@@ -198,3 +189,94 @@ def test_the_released_faithfulness_ratings_give_the_authors_figures(shared_data)
         result = term(fit, kinds[row["param"]], row["level"])
         assert result.estimate.value == pytest.approx(row["estimate"], abs=1e-6)
         assert result.error == pytest.approx(row["se_HC1"], abs=1e-6)
+
+
+def paired(levels=3, *, own=None):
+    """Random ratings on 0 .. levels - 1; GPT-1's rating of its own completion is `own` where given."""
+    generator = np.random.default_rng(1)
+
+    def rate(judge, model, reference):
+        score = float(generator.integers(levels))
+        return own if own is not None and judge == model == "GPT-1" else score
+
+    return pair_with_reference(long_rows(rate, items=40), family_by_name)
+
+
+def test_alike_rows_counted_give_the_fit_of_all_rows():
+    ratings = paired()
+    fit = fit_ordinal(ratings)
+    design = design_of(ratings.frame, BiasModel(), intercepts=False)
+    whole = OrderedModel(ratings.frame["rating_raw"].astype(int).to_numpy(), design.matrix, distr="logit")
+    theirs = whole.fit(method="bfgs", disp=False, maxiter=5000, gtol=1e-8)
+    assert fit.converged
+    for i, term in enumerate(fit.terms):
+        assert term.estimate.value == pytest.approx(theirs.params[i], abs=1e-5)
+        assert term.error == pytest.approx(theirs.bse[i], abs=1e-3)  # theirs: of a Hessian by differences
+
+
+def test_two_levels_are_the_logistic_regression():
+    ratings = paired(levels=2)
+    fit = fit_ordinal(ratings)
+    design = design_of(ratings.frame, BiasModel())
+    theirs = Logit(ratings.frame["rating_raw"].to_numpy(), design.matrix).fit(disp=False)
+    own = [i for i, (kind, _) in enumerate(design.terms) if kind == "self"]
+    assert [term.estimate.value for term in fit.of("self")] == pytest.approx(list(theirs.params[own]), abs=1e-6)
+    assert [term.error for term in fit.of("self")] == pytest.approx(list(theirs.bse[own]), abs=1e-6)  # exact, too
+    assert (fit.n, fit.unit, fit.errors, fit.left_out) == (640, "log-odds", "from the likelihood", "")
+    for term in fit.of("self"):  # of 90 %
+        assert term.estimate.high - term.estimate.value == pytest.approx(1.6448536 * term.error, rel=1e-6)
+
+
+@pytest.mark.parametrize("own", [2.0, 0.0])
+def test_a_judge_that_gives_itself_only_the_best_or_the_worst_has_no_finite_estimate(own):
+    fit = fit_ordinal(paired(own=own))
+    assert [term.level for term in fit.of("self") if term.estimate is None] == ["GPT-1"]
+    assert (fit.left_out, fit.n) == ("40 ratings that are fitted perfectly by a bias", 600)
+
+
+def test_a_family_that_gives_its_own_only_the_best_has_no_finite_estimate_either():
+    ratings = paired(own=0.0)
+    ratings.frame.loc[ratings.frame["family"] == "GPT", "rating_raw"] = 2.0
+    fit = fit_ordinal(ratings)
+    assert {term.level: term.estimate is None for term in fit.of("family")} == {"Claude": False, "GPT": True}
+    assert {term.level for term in fit.of("self") if term.estimate is None} == {"GPT-1"}
+    assert fit.left_out == "120 ratings that are fitted perfectly by a bias"  # 80 of relatives, 40 of GPT-1 itself
+
+
+def test_a_judge_that_rates_only_itself_has_no_self_bias():
+    ratings = paired()
+    two = ratings.frame[ratings.frame["judge"].isin(["Claude a", "GPT-1"])]
+    for judge in ("GPT-1", "Claude a"):
+        rows = (two["judge"] != judge) | (two["model"] == judge)
+        fit = fit_ordinal(replace(ratings, frame=two[rows]), BiasModel(family_bias=False))
+        # the second judge's intercept is relative to the first one's, which the thresholds take over
+        assert [(term.kind, term.level) for term in fit.terms if term.estimate is None] == [
+            ("judge", "GPT-1"), ("self", judge),
+        ]  # fmt: skip
+        assert fit.converged
+
+
+def test_a_search_that_is_cut_short_gives_no_estimates(monkeypatch):
+    monkeypatch.setattr("judgelm.metrics.self_bias._MAX_STEPS", 1)
+    fit = fit_ordinal(paired())
+    assert not fit.converged
+    assert [(term.estimate, term.error, term.p) for term in fit.terms] == [(None, None, None)] * len(fit.terms)
+
+
+def test_what_is_constant_or_of_several_dimensions_is_refused():
+    ratings = paired()
+    ratings.frame["dimension"] = ["d", "e"] * (len(ratings.frame) // 2)
+    with pytest.raises(ValueError, match="expected one dimension"):
+        fit_ordinal(ratings)
+    with pytest.raises(ValueError, match="too few"):
+        fit_ordinal(paired(levels=1))
+
+
+def test_not_more_ratings_than_coefficients_are_too_few():
+    model = BiasModel(self_bias=False, family_bias=False)
+    ratings = paired()
+    three = ratings.frame[ratings.frame["judge"].isin(NAMES[:2])][:3].assign(rating_raw=[0.0, 1.0, 0.0])
+    # an intercept of the second judge and a slope for each
+    assert design_of(three, model, intercepts=False).matrix.shape == (3, 3)
+    with pytest.raises(TooFewRatings, match="3 ratings with 2 levels"):
+        fit_ordinal(replace(ratings, frame=three), model)
