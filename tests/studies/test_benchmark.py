@@ -17,7 +17,6 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.metrics.agreement import two_orders
-from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.modes.multi import Multi
 from judgelm.records import Judgment, LabelVerdict, Unparsed
@@ -27,6 +26,7 @@ from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pair_labels import by_id
 from tests.support.studies import (
+    HOW,
     both_orders,
     cells,
     graded,
@@ -36,8 +36,6 @@ from tests.support.studies import (
     run_study,
     table,
 )
-
-HOW = Resampling(resamples=200)
 
 
 def study(name, labelled, winners):

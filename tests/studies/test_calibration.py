@@ -6,12 +6,9 @@ from scipy.special import expit
 
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
-from judgelm.metrics.resampling import Resampling
 from judgelm.records import Label, Sample
 from judgelm.studies.calibration import CalibrationOptions, calibration_study
-from tests.support.studies import judged_pair, table
-
-HOW = Resampling(seed=0, resamples=100)
+from tests.support.studies import HOW, judged_pair, table
 
 
 def labelled(winners, per_question):

@@ -3,14 +3,12 @@ import pytest
 from judgelm.data.labelled_set import LabelledSet, read_labels
 from judgelm.data.sources.reviews import read_results
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import parse_pair
 from judgelm.records import Label, Sample
 from judgelm.studies.compare_judges import CompareOptions, compare_judges
 from judgelm.studies.pair_labels import by_id
-from tests.support.studies import both_orders, judged_pair, table
+from tests.support.studies import HOW, both_orders, judged_pair, table
 
-HOW = Resampling(seed=0, resamples=100)
 WINNERS = {"1": 1, "2": 2, "=": "tie"}
 
 

@@ -4,12 +4,9 @@ import pytest
 
 from judgelm.data.sources.reviews import read_reviews
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Resampling
 from judgelm.records import Sample
 from judgelm.studies.position_bias import PairGroup, merge_groups, pairs_of_reviews, pairs_of_run, position_bias_study
-from tests.support.studies import judged_in_both_orders, table, write_rows
-
-HOW = Resampling(resamples=200)
+from tests.support.studies import HOW, judged_in_both_orders, table, write_rows
 
 
 @pytest.fixture

@@ -5,16 +5,13 @@ from scipy.stats import pearsonr
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
 from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import by_id
 from judgelm.studies.qa import QaOptions, prompt_spread, qa_study
 from judgelm.studies.qa_scores import QaRun, qa_answers
-from tests.support.studies import graded, table, value
-
-HOW = Resampling(resamples=200)
+from tests.support.studies import HOW, graded, table, value
 
 
 def sample(key, answer="other", model="m", kind="name", source=None):

@@ -6,14 +6,12 @@ import json
 import pytest
 
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.resampling import Estimate
 from judgelm.records import Judgment, LabelVerdict, SelfAnswer
 from judgelm.studies.self_reference import JudgeQuality, crossover, rank_correlation, self_reference_study
 from judgelm.studies.self_reference_answers import JudgeRuns, judged_answers, own_correct
 from judgelm.studies.truth_file import AnswerTruth
-from tests.support.studies import FAILURE, judged_pair, table, value
-
-HOW = Resampling(resamples=200)
+from tests.support.studies import FAILURE, HOW, judged_pair, table, value
 
 
 def answered(key, label, *answers):

@@ -7,7 +7,7 @@ import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.resampling import Estimate
 from judgelm.modes.self_reference import SelectiveSelfReference
 from judgelm.parsing.short_answers import majority
 from judgelm.records import Judgment, LabelVerdict, Sample, SelfAnswer
@@ -17,9 +17,8 @@ from judgelm.studies.ssr import SsrOptions, ssr_study
 from judgelm.studies.ssr_items import SsrItem, SsrItems, credit, join_items, pair_outcome
 from judgelm.studies.ssr_tau import NEVER, choose_tau, choose_taus, chosen_table, held_out_table, split_items
 from judgelm.studies.truth_file import PairTruth, by_sample
-from tests.support.studies import FAILURE, both_orders, judged_pair, table
+from tests.support.studies import FAILURE, HOW, both_orders, judged_pair, table
 
-HOW = Resampling(resamples=200)
 LABELS = {"right": ("1", "2"), "wrong": ("2", "1"), "split": ("1", "1")}
 
 # answers, category, without reference, with the majority as reference; the right answer is G, the better one is 1

@@ -9,7 +9,7 @@ from judgelm.cli.commands import add_command
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes import Pairwise
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
 from judgelm.reports.study import study_files
@@ -17,6 +17,7 @@ from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import by_id
 
 FAILURE = Unparsed("off_grammar", "I cannot say")
+HOW = Resampling(resamples=200)
 
 
 def judged_pair(key, winner, **fields):
