@@ -1,7 +1,6 @@
 """Agreement of labels: scores, position bias, judges against people, and two judges on the same pairs."""
 
 import json
-import math
 from functools import partial
 from pathlib import Path
 
@@ -197,7 +196,7 @@ def test_kappa_draws_the_pairs_of_one_question_together():
     assert (result.value, result.low, result.high) == (0, -1, 1)
 
 
-@pytest.mark.parametrize(("seed", "undefined", "ends"), [(3, 1, (1, 1)), (2, 2, (math.nan, math.nan))])
+@pytest.mark.parametrize(("seed", "undefined", "ends"), [(3, 1, (1, 1)), (2, 2, (np.nan, np.nan))])
 def test_kappa_has_no_interval_where_more_than_one_resample_in_twenty_is_undefined(seed, undefined, ends):
     labels, how = np.array([1, 1, -1, -1]), Resampling(seed=seed, resamples=20)
     sums = bootstrap_sums(confusion_cells(labels, labels), None, how)

@@ -99,9 +99,6 @@ def test_two_models_of_which_one_always_won_by_hand():
     assert values(ratings)["a"] == pytest.approx(-400 * np.log10(u), abs=1e-3)
     won, lost = (row.elo for row in ratings.rated)
     assert (won.high, lost.low) == (np.inf, -np.inf)
-
-
-def test_the_other_bound_is_where_winning_all_has_a_probability_of_a_fortieth():
     ratings = bradley_terry(all_won("a", "b", 30), HOW)
     a, b = (row.elo for row in ratings.rated)
     # p^30 = 0.025 at the lower bound of a, with b where it is

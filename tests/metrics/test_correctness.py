@@ -168,6 +168,9 @@ def test_gate_rate_and_precision_by_hand():
     result = gate_scores(flags("11110"), flags("11000"), flags("11101"), None, HOW)
     assert (result.rate.value, result.rate.n) == (0.8, 5)
     assert (result.precision.value, result.precision.n) == (pytest.approx(2 / 3), 3)
+    # never on: no precision
+    result = gate_scores(flags("000"), flags("111"), flags("111"), None, HOW)
+    assert (result.rate.value, result.rate.high > 0.0, result.precision) == (0.0, True, None)
 
 
 def test_items_of_one_question_are_one_draw():
@@ -177,11 +180,6 @@ def test_items_of_one_question_are_one_draw():
     [level] = calibration_curve(np.ones(4), every, ["q"] * 4, HOW)
     [condition], _ = accuracies(np.ones((4, 1)), [], ["q"] * 4, HOW)
     assert [result.rate.low, result.precision.low, level.right.low, condition.low] == [ONE] * 4
-
-
-def test_a_gate_that_is_never_on_has_no_precision():
-    result = gate_scores(flags("000"), flags("111"), flags("111"), None, HOW)
-    assert (result.rate.value, result.rate.high > 0.0, result.precision) == (0.0, True, None)
 
 
 def test_accuracies_and_their_difference_leave_out_what_does_not_count():

@@ -118,6 +118,16 @@ def ratings(*rows):
 PLAIN = ratings(("human", "a", 4.0), ("human", "b", 2.0), ("a", "a", 5.0), ("a", "b", 3.0), ("c", "a", 1.0))
 
 
+def test_families_are_known_by_name_or_given():
+    assert [family_by_name(name) for name in ("Claude v1.3", "GPT-4", "llama3-8b", "Mixtral", "nobody")] == [
+        "Claude", "GPT", "Llama 3", "Mistral", None,
+    ]  # fmt: skip
+    given = families_given({"F": ["x", "y"]})
+    assert (given("x"), given("z")) == ("F", None)
+    with pytest.raises(ValueError, match="x is in both F and G"):
+        families_given({"F": ["x"], "G": ["x"]})
+
+
 def test_rows_say_whether_a_judge_rates_itself_or_a_relative():
     frame = pair_with_reference(PLAIN, FAMILIES).frame
     result = frame[["judge", "model", "own", "family"]].to_numpy().tolist()

@@ -4,17 +4,8 @@ import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.metrics import resampling as resampling_module
-from judgelm.metrics.resampling import (
-    Basis,
-    Resampling,
-    bootstrap_sums,
-    defined_estimates,
-    estimate,
-    interval,
-    ratio,
-    share,
-)
+from judgelm.metrics import resampling
+from judgelm.metrics.resampling import Resampling, bootstrap_sums, defined_estimates, estimate, interval, ratio, share
 
 HOW = Resampling(resamples=500)
 
@@ -61,7 +52,7 @@ def test_nothing_to_resample_is_an_error():
 def test_resamples_in_blocks_are_those_of_one_draw(monkeypatch):
     values = np.random.default_rng(0).random((500, 2))
     whole = bootstrap_sums(values, None, Resampling(resamples=101))
-    monkeypatch.setattr(resampling_module, "_MAX_DRAWS", 5_000)  # ten resamples at once
+    monkeypatch.setattr(resampling, "_MAX_DRAWS", 5_000)  # ten resamples at once
     # the same counts are drawn; only their sums may be rounded otherwise
     assert bootstrap_sums(values, None, Resampling(resamples=101)) == pytest.approx(whole, rel=1e-12)
 
@@ -69,7 +60,7 @@ def test_resamples_in_blocks_are_those_of_one_draw(monkeypatch):
 def share_of(hits, rows, clusters=None):
     hits, rows = np.array(hits, dtype=bool), np.array(rows, dtype=bool)
     values = np.column_stack([hits & rows, rows]).astype(float)
-    basis = Basis(rows=rows, kind="share")
+    basis = resampling.Basis(rows=rows, kind="share")
     [result] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], clusters, HOW)
     return result
 
@@ -86,12 +77,12 @@ def test_resamples_without_a_row_of_the_part_are_left_out():
 def test_an_f1_of_none_has_the_interval_of_the_share_that_it_grows_with():
     # no hit in four rows: J up to 0.4899 (as below), F1 = 2 J / (1 + J) up to 0.9798 / 1.4899
     rows = np.ones(4, dtype=bool)
-    basis = Basis(rows=rows, kind="f1", decided=rows)
+    basis = resampling.Basis(rows=rows, kind="f1", decided=rows)
     [result] = defined_estimates(np.zeros((4, 1)), lambda sums: sums, [basis], None, HOW)
     assert (result.value, result.low, result.high) == (0.0, 0.0, pytest.approx(0.6576, abs=1e-4))
     # only shares get Wilson's interval
     rows = np.ones(3, dtype=bool)
-    [result] = defined_estimates(np.ones((3, 1)), lambda sums: sums / 3, [Basis(rows=rows)], None, HOW)
+    [result] = defined_estimates(np.ones((3, 1)), lambda sums: sums / 3, [resampling.Basis(rows=rows)], None, HOW)
     assert (result.value, result.low, result.high, result.n) == (1.0, 1.0, 1.0, 3)
 
 

@@ -1,4 +1,4 @@
-"""The self-bias regressions: known biases, the authors' formula and figures, and the ordinal fit."""
+"""The self-bias regressions: their columns, known biases, the authors' formula and figures, and the ordinal fit."""
 
 import itertools
 import json
@@ -14,14 +14,16 @@ from statsmodels.discrete.discrete_model import Logit
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from judgelm.data.sources.rating_tables import read_ratings
-from judgelm.metrics.ratings import (
-    families_given,
-    family_as_reference,
-    family_by_name,
-    pair_with_reference,
-    with_length,
+from judgelm.metrics.ratings import family_as_reference, family_by_name, pair_with_reference, with_length
+from judgelm.metrics.self_bias import (
+    BiasModel,
+    TooFewRatings,
+    design_of,
+    fit_ordinal,
+    fit_self_bias,
+    redundant,
+    unidentified,
 )
-from judgelm.metrics.self_bias import BiasModel, TooFewRatings, design_of, fit_ordinal, fit_self_bias
 
 NAMES = ("Claude a", "Claude b", "GPT-1", "GPT-2")
 
@@ -166,16 +168,6 @@ def test_a_familys_judges_as_reference_leave_with_their_completions_or_without()
         family_as_reference(paired, "Llama 3")
 
 
-def test_families_are_known_by_name_or_given():
-    assert [family_by_name(name) for name in ("Claude v1.3", "GPT-4", "llama3-8b", "Mixtral", "nobody")] == [
-        "Claude", "GPT", "Llama 3", "Mistral", None,
-    ]  # fmt: skip
-    given = families_given({"F": ["x", "y"]})
-    assert (given("x"), given("z")) == ("F", None)
-    with pytest.raises(ValueError, match="x is in both F and G"):
-        families_given({"F": ["x"], "G": ["x"]})
-
-
 def test_the_released_faithfulness_ratings_give_the_authors_figures(shared_data):
     folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
     if not folder:
@@ -263,16 +255,13 @@ def test_a_search_that_is_cut_short_gives_no_estimates(monkeypatch):
     assert [(term.estimate, term.error, term.p) for term in fit.terms] == [(None, None, None)] * len(fit.terms)
 
 
-def test_what_is_constant_or_of_several_dimensions_is_refused():
+def test_constant_scores_several_dimensions_and_too_few_ratings_are_rejected():
     ratings = paired()
     ratings.frame["dimension"] = ["d", "e"] * (len(ratings.frame) // 2)
     with pytest.raises(ValueError, match="expected one dimension"):
         fit_ordinal(ratings)
     with pytest.raises(ValueError, match="too few"):
         fit_ordinal(paired(levels=1))
-
-
-def test_not_more_ratings_than_coefficients_are_too_few():
     model = BiasModel(self_bias=False, family_bias=False)
     ratings = paired()
     three = ratings.frame[ratings.frame["judge"].isin(NAMES[:2])][:3].assign(rating_raw=[0.0, 1.0, 0.0])
@@ -280,3 +269,106 @@ def test_not_more_ratings_than_coefficients_are_too_few():
     assert design_of(three, model, intercepts=False).matrix.shape == (3, 3)
     with pytest.raises(TooFewRatings, match="3 ratings with 2 levels"):
         fit_ordinal(replace(ratings, frame=three), model)
+
+
+def frame(**columns):
+    """Two judges, a relative pair, two dimensions; `own` and `family` are empty in the control group."""
+    rows = {"judge": [*"aabb"], "reference": [0.2, 0.4, 0.6, 1.0], "dimension": [*"xyxy"]}
+    return pd.DataFrame(rows | {"own": ["a", "", "", "b"], "family": ["", "F", "", ""]} | columns)
+
+
+def columns_of(design):
+    return {term: design.matrix[:, place].tolist() for place, term in enumerate(design.terms)}
+
+
+def test_columns_of_the_authors_formula_by_hand():
+    assert columns_of(design_of(frame(), BiasModel())) == {
+        ("judge", "a"): [1, 1, 0, 0],
+        ("judge", "b"): [0, 0, 1, 1],
+        ("slope", "a"): [0.2, 0.4, 0, 0],
+        ("slope", "b"): [0, 0, 0.6, 1.0],
+        ("self", "a"): [1, 0, 0, 0],
+        ("self", "b"): [0, 0, 0, 1],
+        ("family", "F"): [0, 1, 0, 0],
+        ("dimension", "y"): [0, 1, 0, 1],  # relative to x
+    }
+
+
+def test_terms_are_left_out_as_asked():
+    model = BiasModel(dimensions=False, self_bias=False, family_bias=False)
+    assert design_of(frame(), model).terms == (("judge", "a"), ("judge", "b"), ("slope", "a"), ("slope", "b"))
+    # thresholds take the first judge's intercept over
+    assert design_of(frame(), model, intercepts=False).terms == (("judge", "b"), ("slope", "a"), ("slope", "b"))
+
+
+def test_length_has_a_slope_for_each_judge_or_one_for_all():
+    model = BiasModel(dimensions=False, self_bias=False, family_bias=False)
+    rows = frame(length_feature=[0.1, -0.1, 0.3, 0.0])
+    apart = columns_of(design_of(rows, BiasModel(length="per_judge")))
+    assert (apart["length", "a"], apart["length", "b"]) == ([0.1, -0.1, 0, 0], [0, 0, 0.3, 0])
+    assert columns_of(design_of(rows, BiasModel(length="shared")))["length", "all judges"] == [0.1, -0.1, 0.3, 0]
+    assert not [kind for kind, _ in design_of(rows, model).terms if kind == "length"]
+
+
+def test_an_indicator_is_0_or_1_however_it_is_written():
+    rows = frame(polite=[" True ", 0, "1.0", False])
+    result = columns_of(design_of(rows, BiasModel(indicator="polite")))
+    assert (result["indicator", "a"], result["indicator", "b"]) == ([1, 0, 0, 0], [0, 0, 1, 0])
+    rows = frame(polite=["false", "0.0", 1, "TRUE"])
+    result = columns_of(design_of(rows, BiasModel(indicator="polite")))
+    assert (result["indicator", "a"], result["indicator", "b"]) == ([0, 0, 0, 0], [0, 0, 1, 1])
+
+
+def test_a_spline_has_its_pieces_judge_by_judge():
+    terms = design_of(frame(), BiasModel(reference="spline")).terms
+    # four knots and degree three are six pieces, of which one is in the intercept
+    pieces = [f"{judge} {n}" for n in range(1, 6) for judge in "ab"]
+    assert [level for kind, level in terms if kind == "spline"] == pieces
+    flat = design_of(frame(reference=0.5), BiasModel(reference="spline"))
+    assert [kind for kind, _ in flat.terms if kind in ("spline", "slope")] == ["slope", "slope"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "model", "finding"),
+    [
+        (frame().iloc[:0], BiasModel(), "no ratings to fit"),
+        (frame(), BiasModel(length="shared"), 'no column "length_feature"; add it with with_length'),
+        (frame(), BiasModel(indicator="polite"), 'no column "polite"; choose a column'),
+        (frame(polite=[0, 1, 2, 1]), BiasModel(indicator="polite"), r"expected 0 or 1 in every row, got '2'"),
+    ],
+)
+def test_missing_rows_and_columns_are_rejected(rows, model, finding):
+    with pytest.raises(ValueError, match=finding):
+        design_of(rows, model)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        # the second is twice the first, the last is zero; 0.5 (first) + 1 (third) is independent of them
+        ([[1, 2, 0, 0], [1, 2, 1, 0], [1, 2, 3, 0]], [True, True, False, True]),
+        (np.eye(3), [False] * 3),
+        ([[1, 1, 1]], [True] * 3),  # fewer rows than columns: some dependency has a part of each
+        (np.diag([1.0, 1e-12]), [False, False]),  # small numbers are told like any others
+        (np.zeros((3, 2)), [True, True]),
+    ],
+)
+def test_a_column_that_others_can_take_over_is_not_identified(matrix, expected):
+    assert unidentified(np.array(matrix, dtype=float)).tolist() == expected
+
+
+def test_redundant_columns_are_as_many_as_leave_the_others_independent():
+    matrix = np.array([[1.0, 2, 0, 0], [1, 2, 1, 0], [1, 2, 3, 0]])
+    gone = redundant(matrix)
+    assert (gone[:2].sum(), gone[2:].tolist()) == (1, [False, True])
+    for independent in (np.eye(3), np.diag([1.0, 1e-12, 1.0])):
+        assert redundant(independent).tolist() == [False] * 3
+    assert redundant(np.zeros((3, 2))).tolist() == [True, True]
+    # dummies of two levels sum to 1; a column of ones is the constant itself
+    dummies = np.array([[1.0, 0], [1, 0], [0, 1]])
+    assert redundant(dummies).sum() == 0
+    assert redundant(dummies, constant=True).sum() == 1
+    assert redundant(np.array([[1.0, 0], [1, 1], [1, 3]]), constant=True).tolist() == [True, False]
+    # the mean of three times 0.1 is not 0.1 to the last bit
+    assert redundant(np.full((3, 1), 0.1), constant=True).tolist() == [True]
+    assert redundant(np.array([[1.0], [1.000001], [0.999999]]), constant=True).tolist() == [False]

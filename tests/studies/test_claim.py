@@ -89,7 +89,7 @@ def test_the_control_is_fitted_on_all_pairs_and_takes_length_out():
         claim_win_rate(judged, {}, {"0": sample("0", answers=())}, ClaimOptions(control="length"))
 
 
-def test_the_width_says_how_many_labels():
+def test_the_sentences_name_the_labels_needed_and_the_basis_or_the_reason():
     judged, samples = run([1, 2] * 200)
     claim = claim_win_rate(judged, labels([1, 2, 2, 2] * 15), samples, ClaimOptions(width=0.2))
     assert 50 < claim.labels_needed < 120
@@ -97,9 +97,6 @@ def test_the_width_says_how_many_labels():
     narrow = claim_win_rate(judged, labels([1, 2, 2, 2] * 15), samples, ClaimOptions(width=0.001))
     assert "judge more pairs" in narrow.labels_needed
     assert "at least 10 labels" in claim_win_rate(judged, labels([1]), samples, ClaimOptions(width=0.2)).labels_needed
-
-
-def test_the_sentence_names_the_basis_or_the_reason():
     judged, samples = run([1, 2] * 40)
     claim = claim_win_rate(judged, labels([1, 2] * 10), samples)
     assert isinstance(claim.estimates.ppi, Estimate)

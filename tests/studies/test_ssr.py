@@ -188,9 +188,7 @@ def test_items_are_what_both_runs_judged():
     assert result.counts["compared"] == 2
     names = ["failed in a run", "without solves", "not in both runs", "judgments without truth"]
     assert [result.counts[name] for name in (*names, "failed without reference")] == [1] * 5
-
-
-def test_other_solves_and_other_references_are_counted():
+    # other solves and another reference
     truths = {"a": PairTruth(id="a", winner=1)}
     always = judged("a", "1", "2", ("B", "B"), own_reference="G")
     counts = join_items({"a": judged("a", "1", "2", ("G", "B"))}, {"a": always}, truths).counts

@@ -10,15 +10,8 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.studies.tuning import (
-    ReadingCandidate,
-    TuningLabels,
-    TuningOptions,
-    _folds,
-    fit_reading,
-    strength_difference,
-    tune,
-)
+from judgelm.studies import tuning
+from judgelm.studies.tuning import ReadingCandidate, TuningLabels, TuningOptions, fit_reading, strength_difference, tune
 from tests.support.word_engine import WordEngine
 
 NAN = math.nan
@@ -86,7 +79,7 @@ def test_only_a_clearly_better_candidate_is_chosen():
 
 def test_pairs_of_one_question_are_held_out_together():
     questions = [f"q{index // 4}" for index in range(40)]
-    folds = _folds(questions, TuningOptions(default="a", folds=5))
+    folds = tuning._folds(questions, TuningOptions(default="a", folds=5))
     assert all(len(set(folds[start : start + 4])) == 1 for start in range(0, 40, 4))
     assert sorted(folds) == [fold for fold in range(5) for _ in range(8)]  # two questions of four pairs each
 
