@@ -17,21 +17,11 @@ from judgelm.metrics.resampling import Resampling
 HOW = Resampling(resamples=300)
 
 
-@pytest.mark.parametrize(
-    ("said", "right"),
-    [
-        ((1, 1), True),
-        ((1, 0), True),  # +1 and 0
-        ((1, None), True),
-        ((1, -1), False),  # they cancel
-        ((0, 0), False),
-        ((-1, None), False),
-        ((None, None), False),
-    ],
-)
-def test_judgebenchs_vote(said, right):
-    assert right_by_vote(said, 1) is right
-    assert right_by_vote([None if one is None else -one for one in said], -1) is right
+@pytest.mark.parametrize("verdicts", [(1, 1), (1, 0), (1, None), (1, -1), (0, 0), (-1, None), (None, None)])
+def test_judgebenchs_vote(verdicts):
+    right = verdicts in ((1, 1), (1, 0), (1, None))  # the others cancel out, tie or fail
+    assert right_by_vote(verdicts, 1) is right
+    assert right_by_vote([verdict and -verdict for verdict in verdicts], -1) is right
 
 
 @pytest.mark.parametrize(
@@ -47,11 +37,9 @@ def test_sections_weigh_their_subsets_and_count_the_same():
     )]  # fmt: skip
     result = section_scores(scored, {"one": {"a": 3, "b": 1, "not judged": 96}, "two": {"c": 5}, "none": {"x": 1}}, HOW)
     # a 3/4, b 1/2, c 1/4; one (3 * 3/4 + 1/2) / 4 = 11/16; overall (11/16 + 4/16) / 2 = 15/32
-    assert {name: one.value for name, one in result.subsets.items()} == {"a": 0.75, "b": 0.5, "c": 0.25}
-    assert {name: (one.value, one.n) for name, one in result.sections.items()} == {
-        "one": (11 / 16, 4),
-        "two": (0.25, 4),
-    }
+    assert {name: score.value for name, score in result.subsets.items()} == {"a": 0.75, "b": 0.5, "c": 0.25}
+    sections = {name: (score.value, score.n) for name, score in result.sections.items()}
+    assert sections == {"one": (11 / 16, 4), "two": (0.25, 4)}
     assert (result.overall.value, result.overall.n) == (15 / 32, 8)
     assert result.overall.low < 15 / 32 < result.overall.high
 
@@ -64,26 +52,21 @@ def test_prompts_of_one_cluster_are_one_draw():
     # ten prompts each of two questions, one all right and one all wrong: both draws are of one in half of the resamples
     pairs = [Scored(subset="a", credit=credit, cluster=credit) for credit in (0.0, 1.0) for _ in range(10)]
     result = section_scores(pairs, {"one": {"a": 1}}, HOW)
-    for one in (result.subsets["a"], result.sections["one"], result.overall):
-        assert (one.low, one.value, one.high, one.n) == (0.0, 0.5, 1.0, 20)
-
-
-# b is one prompt of five and missing from (4/5)^5 = 33 % of the resamples
-FOUR_AND_ONE = [Scored(subset="a", credit=1.0, cluster=i) for i in range(4)]
-FOUR_AND_ONE += [Scored(subset="b", credit=0.25, cluster=4)]
+    for score in (result.subsets["a"], result.sections["one"], result.overall):
+        assert (score.low, score.value, score.high, score.n) == (0.0, 0.5, 1.0, 20)
 
 
 def test_a_resample_without_a_subset_takes_the_mean_of_the_others():
+    # b is one prompt of five and missing from (4/5)^5 = 33 % of the resamples
+    scored = [Scored(subset="a", credit=1.0, cluster=i) for i in range(4)]
+    scored += [Scored(subset="b", credit=0.25, cluster=4)]
     # the mean of a's 1.0 and b's 0.25, and without b 1.0; in one section or in two
-    together = section_scores(FOUR_AND_ONE, {"one": {"a": 1, "b": 1}, "two": {}}, HOW)
-    apart = section_scores(FOUR_AND_ONE, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
+    together = section_scores(scored, {"one": {"a": 1, "b": 1}, "two": {}}, HOW)
+    apart = section_scores(scored, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
     for result in (together.sections["one"], together.overall, apart.overall):
         assert (result.value, result.low, result.high) == (0.625, 0.625, 1.0)
-
-
-def test_a_resample_without_a_subset_says_nothing_of_its_score():
-    result = section_scores(FOUR_AND_ONE, {"one": {"a": 1}, "two": {"b": 1}}, HOW)
-    for b in (result.subsets["b"], result.sections["two"]):
+    # such a resample says nothing of the subset's own score
+    for b in (apart.subsets["b"], apart.sections["two"]):
         assert (b.low, b.value, b.high, b.n) == (0.25, 0.25, 0.25, 1)
 
 
@@ -109,8 +92,11 @@ def test_ties_by_hand():
     # tied right 1/2, reference 1; margin kept 1/2, beside the reference 0
     size = (math.tanh(1 / 1 - 1) + math.tanh(-1 / 3 - 1)) / 2
     result = ties_score(prompts, HOW)
-    assert result.value == pytest.approx(0.3 * 0.5 + 0.3 * 1 + 0.2 * 0.5 + 0.2 * 0 + 0.01 * size)
-    assert result.n == 2
+    expected = 0.3 * 0.5 + 0.3 * 1 + 0.2 * 0.5 + 0.2 * 0 + 0.01 * size
+    assert (result.value, result.n) == (pytest.approx(expected), 2)
+    # gap 3, spread 2; its reference's gap 2.5 is smaller but above the spread: 0.3 + 0.3 + 0.2 + 0.2 and the size
+    prompts = [prompt("0", "tied", (9.0, 7.0), (4.0,)), prompt("0", "ref", (8.0,), (5.5,))]
+    assert ties_score(prompts, HOW).value == pytest.approx(1.0 + 0.01 * math.tanh(2.5 / 2 - 1))
 
 
 def test_right_answers_with_one_score_have_the_margin_that_tanh_tends_to():
@@ -125,13 +111,13 @@ def test_right_answers_with_one_score_have_the_margin_that_tanh_tends_to():
 def test_a_prompt_without_its_counterpart_counts_for_itself_alone():
     # 0.3 for the tied prompts; no reference, no margin
     alone = [prompt("0", "tied", (8.0, 7.9), (7.5,))]
-    for one in (alone, [prompt("0", "ref", (8.0,), (7.5,))]):
-        result = ties_score(one, HOW)
+    for prompts in (alone, [prompt("0", "ref", (8.0,), (7.5,))]):
+        result = ties_score(prompts, HOW)
         assert (result.low, result.value, result.high) == pytest.approx((0.3, 0.3, 0.3))
     # of two tied prompts one is right, the only reference is not: 0.3 / 2
     apart = [*alone, prompt("1", "tied", (5.0, 5.0), (5.0,)), prompt("2", "ref", (5.0,), (6.0,))]
-    assert ties_score(apart, HOW).value == pytest.approx(0.15)
-    assert ties_score(apart, HOW).n == 3
+    result = ties_score(apart, HOW)
+    assert (result.value, result.n) == (pytest.approx(0.15), 3)
 
 
 def test_ties_have_the_interval_of_resampled_keys():
@@ -144,12 +130,6 @@ def test_ties_have_the_interval_of_resampled_keys():
     assert (result.low, result.high) == pytest.approx((-0.01, 1.01))
     with pytest.raises(ValueError, match="at least one prompt"):
         ties_score([], HOW)
-
-
-def test_a_smaller_reference_margin_decides_beside_it():
-    # gap 3, spread 2; its reference's gap 2.5 is smaller but above the spread: 0.3 + 0.3 + 0.2 + 0.2 and the size
-    prompts = [prompt("0", "tied", (9.0, 7.0), (4.0,)), prompt("0", "ref", (8.0,), (5.5,))]
-    assert ties_score(prompts, HOW).value == pytest.approx(1.0 + 0.01 * math.tanh(2.5 / 2 - 1))
 
 
 @pytest.mark.parametrize(("right", "wrong"), [(None, None), (None, (5.0,)), ((8.0, 8.0), None)])

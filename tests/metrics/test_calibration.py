@@ -20,26 +20,22 @@ from judgelm.metrics.resampling import Resampling
 HOW = Resampling(seed=0, resamples=200)
 
 
-def drawn(n=1000, slope=1.0, shift=0.0, seed=0):
+def drawn(n=1000, slope=1.0):
     """Outcomes of known probabilities, and what a judge says that multiplies their log-odds."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     odds = rng.normal(0, 1.5, n)
-    return rng.random(n) < expit(odds + shift), expit(slope * odds)
+    return rng.random(n) < expit(odds), expit(slope * odds)
 
 
 def test_error_by_hand():
     # bins (0, 0.5] and (0.5, 1]: |0.2 + 0.4 - 1| = 0.4 and |0.9 + 0.7 - 2| = 0.4, over 4 pairs
     outcome, probability = np.array([False, True, True, True]), np.array([0.2, 0.4, 0.9, 0.7])
-    result = calibration_error(outcome, probability, bin_edges(2), list("abcd"), HOW)
-    assert result.error.value == pytest.approx(0.2)
-    assert result.error.n == 4
-
-
-def test_error_by_chance_by_hand():
+    error = calibration_error(outcome, probability, bin_edges(2), list("abcd"), HOW).error
+    assert (error.value, error.n) == (pytest.approx(0.2), 4)
+    # by chance:
     # one pair of 0.5 is off by 0.5 whatever comes out; one of 0 and one of 1 are never off
-    edges = np.array([0.0, 1.0])
     for probability, chance in ((0.5, 0.5), (0.0, 0.0), (1.0, 0.0)):
-        result = calibration_error(np.array([True]), np.array([probability]), edges, ["a"], HOW)
+        result = calibration_error(np.array([True]), np.array([probability]), np.array([0.0, 1.0]), ["a"], HOW)
         assert result.by_chance == pytest.approx(chance)
     # two pairs of 0.5 in one bin: off by 1, 0, 0 or 1 of 2 with equal odds, so 1/4 on average; apart, 1/2 as alone
     outcome, probability = np.array([True, True]), np.array([0.5, 0.51])
@@ -64,16 +60,14 @@ def test_the_curve_is_scikit_learns():
     outcome, probability = drawn()
     result = reliability(outcome, probability, bin_edges(7), list(range(1000)), HOW)
     share, mean = calibration_curve(outcome, probability, n_bins=7)
-    assert [one.mean for one in result] == pytest.approx(mean)
-    assert [one.hits.value for one in result] == pytest.approx(share)
-    assert sum(one.hits.n for one in result) == 1000
-    assert all(one.low <= one.mean <= one.high and one.hits.low <= one.hits.value <= one.hits.high for one in result)
-
-
-def test_edges_belong_to_the_lower_bin_and_both_ends_to_some():
-    probability = np.array([0.0, 0.5, 1.0])
-    result = reliability(np.array([True] * 3), probability, bin_edges(2), list("abc"), HOW)
-    assert [(one.low, one.high, one.hits.n) for one in result] == [(0.0, 0.5, 2), (0.5, 1.0, 1)]
+    assert [level.mean for level in result] == pytest.approx(mean)
+    assert [level.hits.value for level in result] == pytest.approx(share)
+    assert sum(level.hits.n for level in result) == 1000
+    assert all(level.low <= level.mean <= level.high for level in result)
+    assert all(level.hits.low <= level.hits.value <= level.hits.high for level in result)
+    # an edge belongs to the lower bin, and both ends to some bin
+    result = reliability(np.array([True] * 3), np.array([0.0, 0.5, 1.0]), bin_edges(2), list("abc"), HOW)
+    assert [(level.low, level.high, level.hits.n) for level in result] == [(0.0, 0.5, 2), (0.5, 1.0, 1)]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=40))
@@ -89,17 +83,14 @@ def test_error_is_a_share_and_zero_for_what_is_certain_and_so(pairs):
 def test_the_temperature_that_was_put_in_comes_out():
     outcome, probability = drawn(4000, slope=2.5)
     result = fit_temperature(outcome, probability, list(range(4000)), HOW)
-    assert result.low < 2.5 < result.high
-    assert result.n == 4000
+    assert (result.low < 2.5 < result.high, result.n) == (True, 4000)
     assert scale(np.array([0.9]), result.value)[0] == pytest.approx(expit(logit(0.9) / result.value))
-
-
-def test_one_question_of_many_pairs_is_one_draw():
+    # pairs of one question are one draw
     outcome, probability = drawn(200)
     alone = fit_temperature(outcome, probability, list(range(200)), HOW)
-    copies = [np.repeat(one, 5) for one in (outcome, probability, np.arange(200))]
-    together = fit_temperature(copies[0], copies[1], copies[2].tolist(), HOW)
-    assert (together.low, together.high) == (pytest.approx(alone.low, rel=0.1), pytest.approx(alone.high, rel=0.1))
+    outcome, probability, questions = (np.repeat(column, 5) for column in (outcome, probability, np.arange(200)))
+    together = fit_temperature(outcome, probability, questions.tolist(), HOW)
+    assert (together.low, together.high) == pytest.approx((alone.low, alone.high), rel=0.1)
 
 
 def test_without_a_best_temperature_there_is_none():

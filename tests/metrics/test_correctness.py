@@ -1,14 +1,20 @@
+"""Scores of judgments that call answers correct or not, and of gates on the agreement of self-solves."""
+
 import numpy as np
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from judgelm.metrics.correctness import (
+    accuracies,
+    calibration_curve,
     four_way,
+    gate_scores,
     generation_accuracy,
     overconfidence,
     quality,
     split_change,
     split_quality,
+    thresholds,
 )
 from judgelm.metrics.resampling import Resampling
 
@@ -20,14 +26,14 @@ def flags(text):
 
 
 def values(*estimates):
-    return [None if one is None else pytest.approx(one.value) for one in estimates]
+    return [None if estimate is None else pytest.approx(estimate.value) for estimate in estimates]
 
 
 def test_precision_recall_and_f1_by_hand():
     # judged correct 4, of them 3 are; correct 5: P = 3/4, R = 3/5, F1 = 2 * 0.45 / 1.35 = 2/3; incorrect: 2 of (3, 4)
     result = quality(flags("11111000"), flags("11100001"), None, HOW)
-    assert values(result.precision, result.recall, result.f1, result.accuracy) == [3 / 4, 3 / 5, 2 / 3, 5 / 8]
-    assert result.f1_incorrect.value == pytest.approx(2 * 2 / (3 + 4))
+    scores = values(result.precision, result.recall, result.f1, result.accuracy, result.f1_incorrect)
+    assert scores == [3 / 4, 3 / 5, 2 / 3, 5 / 8, 2 * 2 / (3 + 4)]
     assert (result.precision.n, result.recall.n) == (4, 5)
 
 
@@ -46,21 +52,10 @@ def test_numbers_over_nothing_are_undefined(truth, judged, expected):
 
 
 def test_shapes_that_differ_are_refused():
-    two, one = flags("11"), flags("1")
-    for measure in (quality, overconfidence):
+    two, single = flags("11"), flags("1")
+    for measure, columns in ((quality, 1), (overconfidence, 1), (split_quality, 2), (four_way, 2)):
         with pytest.raises(ValueError, match="same shape"):
-            measure(two, one, None, HOW)
-    for measure in (split_quality, four_way):
-        with pytest.raises(ValueError, match="same shape"):
-            measure(two, two, one, None, HOW)
-
-
-def test_an_f1_of_one_has_the_interval_of_the_rows_that_it_looks_at():
-    # TP 3, TN 2: J = 3/3, Wilson over three rows; F1 = 2J / (1 + J)
-    result = quality(flags("11100"), flags("11100"), None, HOW).f1
-    low, _ = proportion_confint(3, 3, method="wilson")
-    assert (result.value, result.low, result.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
-    assert result.n == 5
+            measure(*[two] * columns, single, None, HOW)
 
 
 def f1_high_of_none(rows):
@@ -68,13 +63,19 @@ def f1_high_of_none(rows):
     return pytest.approx(2 * high / (1 + high))
 
 
-def test_an_f1_of_zero_has_the_interval_of_the_rows_that_it_looks_at():
+def test_an_f1_of_zero_or_one_has_the_interval_of_the_rows_that_it_looks_at():
     # two missed and one named so wrongly: J = 0/3, whatever the true negatives are
     result = quality(flags("1100"), flags("0010"), None, HOW).f1
     assert (result.value, result.high, result.n) == (0.0, f1_high_of_none(3), 4)
     # of the incorrect: two missed, one named so wrongly, and two rightly called correct
     result = quality(flags("11100"), flags("11011"), None, HOW).f1_incorrect
     assert (result.value, result.high, result.n) == (0.0, f1_high_of_none(3), 5)
+    # all of three: TP 3, TN 2: J = 3/3
+    # TP 3, TN 2: J = 3/3, Wilson over three rows; F1 = 2J / (1 + J)
+    result = quality(flags("11100"), flags("11100"), None, HOW).f1
+    low, _ = proportion_confint(3, 3, method="wilson")
+    assert (result.value, result.low, result.high) == (1.0, pytest.approx(2 * low / (1 + low)), pytest.approx(1.0))
+    assert result.n == 5
 
 
 def test_an_f1_by_own_answer_looks_at_rows_of_its_part_alone():
@@ -96,8 +97,7 @@ def test_rows_of_one_question_are_one_draw():
     result = quality(truth, truth, ["q"] * 5, HOW)
     assert (result.precision.low, result.recall.low, result.accuracy.low) == (ONE, ONE, ONE)
     assert (result.f1.low, result.f1_incorrect.low) == (ONE_F1, ONE_F1)
-    split = split_quality(flags("11111"), truth, truth, ["q"] * 5, HOW)
-    assert split.right.low == ONE_F1
+    assert split_quality(flags("11111"), truth, truth, ["q"] * 5, HOW).right.low == ONE_F1
     cells = four_way(flags("11111"), truth, truth, ["q"] * 5, HOW)
     assert (cells[0].accuracy.low, cells[1].accuracy.low) == (ONE, ONE)
     assert (cells[0].own_class_f1.low, cells[0].own_class_f1.high) == (ONE_F1, pytest.approx(1))
@@ -138,14 +138,11 @@ def test_change_is_second_minus_first_on_the_same_answers():
     assert values(result.f1_right, result.f1_wrong) == [1 - 2 / 3, 0 - 2 / 3]
     assert values(result.f1) == [2 * 1 / (2 + 1 + 1) - 2 * 2 / (4 + 2)]
     assert values(*result.accuracies) == [0.0, 1.0, -1.0, 0.0]
-
-
-def test_a_change_rests_on_the_answers_of_its_part():
     # one, two, three and four answers in the cells, of which the first two are D_J+
     own, truth = flags("1110000000"), flags("1001110000")
     result = split_change(own, truth, (flags("1" * 10), flags("0" * 10)), None, HOW)
     assert (result.f1.n, result.f1_right.n, result.f1_wrong.n) == (10, 3, 7)
-    assert [one.n for one in result.accuracies] == [1, 2, 3, 4]
+    assert [accuracy.n for accuracy in result.accuracies] == [1, 2, 3, 4]
 
 
 def test_overconfidence_is_judged_correct_minus_correct():
@@ -164,3 +161,48 @@ def test_generation_accuracy_counts_each_question_once():
     assert generation_accuracy(flags("111"), ["q1", "q1", "q2"], HOW).low == pytest.approx(0.3424, abs=1e-4)
     with pytest.raises(ValueError, match="argument 2 is longer"):
         generation_accuracy(flags("11"), ["q1"], HOW)
+
+
+def test_gate_rate_and_precision_by_hand():
+    # on for 4 of 5; of those 3 are known, 2 right
+    result = gate_scores(flags("11110"), flags("11000"), flags("11101"), None, HOW)
+    assert (result.rate.value, result.rate.n) == (0.8, 5)
+    assert (result.precision.value, result.precision.n) == (pytest.approx(2 / 3), 3)
+    # never on: no precision
+    result = gate_scores(flags("000"), flags("111"), flags("111"), None, HOW)
+    assert (result.rate.value, result.rate.high > 0.0, result.precision) == (0.0, True, None)
+
+
+def test_items_of_one_question_are_one_draw():
+    # all on and all right
+    every = flags("1111")
+    result = gate_scores(every, every, every, ["q"] * 4, HOW)
+    [level] = calibration_curve(np.ones(4), every, ["q"] * 4, HOW)
+    [condition], _ = accuracies(np.ones((4, 1)), [], ["q"] * 4, HOW)
+    assert [result.rate.low, result.precision.low, level.right.low, condition.low] == [ONE] * 4
+
+
+def test_accuracies_and_their_difference_leave_out_what_does_not_count():
+    credits = np.array([[1.0, 1.0], [0.0, 0.5], [0.0, 1.0], [1.0, np.nan]])
+    [first, second], [gain] = accuracies(credits, [(1, 0)], None, HOW)
+    # 2 of 4; (1 + 0.5 + 1) of 3
+    assert (first.value, first.n) == (0.5, 4)
+    assert (second.value, second.n) == (pytest.approx(2.5 / 3), 3)
+    assert (gain.value, gain.n) == (pytest.approx(2.5 / 3 - 0.5), 3)
+    assert accuracies(np.empty((0, 2)), [(1, 0)], [], HOW) == ([None, None], [None])
+
+
+def test_calibration_has_a_point_for_each_level():
+    result = calibration_curve(np.array([1.0, 1.0, 0.6, 0.6, 0.6, 0.8]), flags("111000"), None, HOW)
+    assert [(level.agreement, level.n, level.right.value) for level in result] == [
+        (0.6, 3, pytest.approx(1 / 3)), (0.8, 1, 0.0), (1.0, 2, 1.0),
+    ]  # fmt: skip
+    assert calibration_curve(np.array([]), flags(""), [], HOW) == ()
+    # levels that differ only by rounding
+    [result] = calibration_curve(np.array([0.6, 0.1 * 6, 3 / 5 + 1e-12]), flags("110"), None, HOW)
+    assert (result.agreement, result.n, result.right.value) == (0.6, 3, pytest.approx(2 / 3))
+
+
+def test_thresholds_are_those_at_which_the_gate_changes():
+    assert thresholds([5, 5]) == (0.2, 0.4, 0.6, 0.8, 1.0)
+    assert thresholds([2, 4]) == (0.25, 0.5, 0.75, 1.0)

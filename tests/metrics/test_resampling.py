@@ -1,8 +1,13 @@
+"""The bootstrap: clusters, intervals, and resamples in which a number is undefined."""
+
 import numpy as np
 import pytest
+from statsmodels.stats.proportion import proportion_confint
 
-from judgelm.metrics import resampling as resampling_module
-from judgelm.metrics.resampling import Resampling, bootstrap_sums, estimate, interval, share
+from judgelm.metrics import resampling
+from judgelm.metrics.resampling import Resampling, bootstrap_sums, defined_estimates, estimate, interval, ratio, share
+
+HOW = Resampling(resamples=500)
 
 
 def test_same_seed_same_interval():
@@ -28,9 +33,7 @@ def test_unanimous_share_gets_wilsons_interval():
 
 def test_estimates_share_their_resamples():
     values = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
-    share_a, minus_a = estimate(
-        values, lambda s: np.stack([s[:, 0] / s[:, 1], -s[:, 0] / s[:, 1]], axis=1), None, Resampling()
-    )
+    share_a, minus_a = estimate(values, lambda sums: sums[:, :1] / sums[:, 1:] * [1, -1], None, Resampling())
     assert (minus_a.low, minus_a.high) == (-share_a.high, -share_a.low)
 
 
@@ -49,6 +52,49 @@ def test_nothing_to_resample_is_an_error():
 def test_resamples_in_blocks_are_those_of_one_draw(monkeypatch):
     values = np.random.default_rng(0).random((500, 2))
     whole = bootstrap_sums(values, None, Resampling(resamples=101))
-    monkeypatch.setattr(resampling_module, "_MAX_DRAWS", 5_000)  # ten resamples at once
+    monkeypatch.setattr(resampling, "_MAX_DRAWS", 5_000)  # ten resamples at once
     # the same counts are drawn; only their sums may be rounded otherwise
     assert bootstrap_sums(values, None, Resampling(resamples=101)) == pytest.approx(whole, rel=1e-12)
+
+
+def share_of(hits, rows, clusters=None):
+    hits, rows = np.array(hits, dtype=bool), np.array(rows, dtype=bool)
+    values = np.column_stack([hits & rows, rows]).astype(float)
+    basis = resampling.Basis(rows=rows, kind="share")
+    [result] = defined_estimates(values, lambda sums: ratio(sums[:, :1], sums[:, 1:]), [basis], clusters, HOW)
+    return result
+
+
+def test_resamples_without_a_row_of_the_part_are_left_out():
+    # one row in three belongs to the part; (2/3)^3 = 30 % of the resamples hold none, which is no share of 0
+    result = share_of([1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 1])
+    assert (result.value, result.n, result.low, result.high) == (0.5, 2, 0.0, 1.0)
+    # neither rows of the part nor rows at all
+    assert share_of([1, 1], [0, 0]) is None
+    assert share_of([], []) is None
+
+
+def test_an_f1_of_none_has_the_interval_of_the_share_that_it_grows_with():
+    # no hit in four rows: J up to 0.4899 (as below), F1 = 2 J / (1 + J) up to 0.9798 / 1.4899
+    rows = np.ones(4, dtype=bool)
+    basis = resampling.Basis(rows=rows, kind="f1", decided=rows)
+    [result] = defined_estimates(np.zeros((4, 1)), lambda sums: sums, [basis], None, HOW)
+    assert (result.value, result.low, result.high) == (0.0, 0.0, pytest.approx(0.6576, abs=1e-4))
+    # only shares get Wilson's interval
+    rows = np.ones(3, dtype=bool)
+    [result] = defined_estimates(np.ones((3, 1)), lambda sums: sums / 3, [resampling.Basis(rows=rows)], None, HOW)
+    assert (result.value, result.low, result.high, result.n) == (1.0, 1.0, 1.0, 3)
+
+
+def test_a_ratio_over_nothing_is_nan():
+    result = ratio(np.array([1.0, -1.0, 0.0]), np.array([2.0, -4.0, 0.0]))
+    np.testing.assert_array_equal(result, [0.5, 0.25, np.nan])
+
+
+def test_a_share_of_one_has_wilsons_interval_over_its_clusters():
+    result = share_of([1, 1, 1, 1, 0], [1, 1, 1, 1, 0], clusters=["a", "a", "b", "c", "d"])
+    low, _ = proportion_confint(3, 3, method="wilson")  # three questions, not four rows
+    assert (result.value, result.low, result.high) == (1.0, pytest.approx(low), pytest.approx(1.0))
+    # of 0 of 4: z^2 / (4 + z^2) = 3.8415 / 7.8415 = 0.4899
+    result = share_of([0, 0, 0, 0], [1, 1, 1, 1])
+    assert (result.value, result.low, result.high) == (0.0, 0.0, pytest.approx(0.4899, abs=1e-4))

@@ -1,34 +1,46 @@
-"""Runs over pairs by their benchmarks' own metrics: rows as imported, judged by a script, worked by hand."""
+"""Benchmarks by their own metrics: rows as imported, judged by a script, worked by hand, and published scores."""
 
 import gzip
 import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from judgelm.cli.study.pairs import benchmark_command
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
+from judgelm.data.sources.qa import MODELS
+from judgelm.data.sources.registry import benchmarks
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.metrics.agreement import two_orders
-from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.modes.multi import Multi
-from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
+from judgelm.records import Judgment, LabelVerdict, Unparsed
 from judgelm.runs.runner import judge
+from judgelm.studies.benchmark.published import published_findings, published_scores, published_table
+from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
 from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pair_labels import by_id
-from tests.support.studies import cells, import_rows, judged_in_both_orders, judged_pair, run_study, table
-
-HOW = Resampling(resamples=200)
+from tests.support.studies import (
+    HOW,
+    both_orders,
+    cells,
+    graded,
+    import_rows,
+    judged_in_both_orders,
+    judged_pair,
+    run_study,
+    table,
+)
 
 
 def study(name, labelled, winners):
     """The study of judgments with these winners, by sample id."""
-    return benchmark_study(name, {key: judged_pair(key, one) for key, one in winners.items()}, labelled, HOW)
+    return benchmark_study(name, {key: judged_pair(key, winner) for key, winner in winners.items()}, labelled, HOW)
 
 
 def test_rewardbenchs_sections(tmp_path):
@@ -42,9 +54,8 @@ def test_rewardbenchs_sections(tmp_path):
     assert cells(study("rewardbench", labelled, judged), "scores") == {"overall": 0.5, "Chat": 0.5, "Reasoning": 0.5}
     result = study("rewardbench", labelled, judged | {"hep-go-2": right["hep-go-2"]})
     reasoning = (984 * 0.5 + 164 * 1) / (984 + 164)
-    assert cells(result, "scores")["Reasoning"] == pytest.approx(reasoning)
-    assert cells(result, "scores")["overall"] == pytest.approx((reasoning + 0.5) / 2)
-    assert result.counts["failed"] == 1
+    scores = {"overall": (reasoning + 0.5) / 2, "Chat": 0.5, "Reasoning": reasoning}
+    assert (cells(result, "scores"), result.counts["failed"]) == (pytest.approx(scores), 1)
 
 
 def test_judgebenchs_vote_over_both_orders(tmp_path):
@@ -77,17 +88,8 @@ def test_llmbars_two_orders_and_adversarial_sets(tmp_path):
 
 def without_scores(key, given, swapped):
     """A judgment of a judge that writes no scores; LLMBar's winners are in sample order, None is unreadable."""
-    failure = Unparsed("off_grammar", "?")
-    shown = tuple(
-        Shown(order=order, text="?", failure=failure)
-        if winner is None
-        else Shown(order=order, text=winner, label=str(1 + order.index(int(winner) - 1)))
-        for order, winner in (((0, 1), given), ((1, 0), swapped))
-    )
-    if None in (given, swapped):
-        return Judgment(sample_id=key, mode="released", verdict=None, shown=shown, failure=failure)
-    verdict = PairVerdict(winner=int(given) if given == swapped else "tie")
-    return Judgment(sample_id=key, mode="released", verdict=verdict, shown=shown)
+    winner = None if None in (given, swapped) else int(given) if given == swapped else "tie"
+    return both_orders(key, given, swapped and str(3 - int(swapped)), winner)
 
 
 @pytest.mark.parametrize("folder", ["Natural", "Adversarial_Neighbor"])
@@ -102,10 +104,8 @@ def test_llmbars_published_counts_come_out_of_its_judges_outputs(shared_data, tm
     winners = [[row["results"][-1][f"swap = {swap}"]["winner"] for swap in (False, True)] for row in rows]
     result = {f"{folder}-{i}": without_scores(f"{folder}-{i}", *pair) for i, pair in enumerate(winners, 1)}
     [ours] = table(benchmark_study("llmbar", result, read_labels(str(tmp_path / "rows.jsonl")), HOW), "orders")
-    names = {
-        "correct_False": "given_right", "correct_True": "swapped_right", "correct_both": "both_right", "equal": "equal"
-    }  # fmt: skip
-    for theirs, key in names.items():
+    names = {"correct_False": "given_right", "correct_True": "swapped_right", "correct_both": "both_right"}
+    for theirs, key in (names | {"equal": "equal"}).items():
         assert f"{round(ours[key].value * ours[key].n)} / {ours[key].n}" == published[theirs].split(" =")[0]
     assert ours["unreadable"] == sum(winner is None for pair in winners for winner in pair)
     labels = [str(row["label"]) for row in rows]
@@ -124,11 +124,10 @@ def test_llmbars_published_counts_come_out_of_its_judges_outputs(shared_data, tm
 def test_two_unreadable_orders_are_equal_in_llmbars_count_alone():
     given, swapped = [1, None, None, -1, 1], [1, None, 1, 1, -1]
     result = two_orders(given, swapped, [1, 1, 1, 1, -1], list(range(5)), HOW)
-    assert (result.n, result.unreadable) == (5, 3)
-    assert result.equal.value == pytest.approx(2 / 5)  # the first, and the second, which says nothing twice
-    assert (result.agree.value, result.agree.n) == (pytest.approx(1 / 3), 3)
-    assert (result.given_right.value, result.swapped_right.value) == (pytest.approx(1 / 5), pytest.approx(4 / 5))
-    assert result.both_right.value == pytest.approx(1 / 5)
+    assert (result.n, result.unreadable, result.agree.n) == (5, 3, 3)
+    # equal are the first, and the second, which says nothing twice
+    shares = (result.equal, result.agree, result.given_right, result.swapped_right, result.both_right)
+    assert [share.value for share in shares] == pytest.approx([2 / 5, 1 / 3, 1 / 5, 4 / 5, 1 / 5])
     # read in both orders: (1, 1), (-1, 1), (1, -1): 1/3 observed, 2/3 * 2/3 + 1/3 * 1/3 = 5/9 by chance
     assert result.kappa.value == pytest.approx((1 / 3 - 5 / 9) / (4 / 9))
     nothing = two_orders([None], [None], [1], ["q"], HOW)
@@ -137,10 +136,8 @@ def test_two_unreadable_orders_are_equal_in_llmbars_count_alone():
 
 def test_auto_j_wants_both_orders_right_and_reports_by_group(tmp_path):
     scenarios = ["text_summarization", "post_summarization", "code_generation", "chitchat", "my_own"]
-    rows = [
-        {"scenario": scenario, "prompt": f"q{i}", "label": 0, "response 1": f"a{i}", "response 2": f"b{i}"}
-        for i, scenario in enumerate(scenarios)
-    ]
+    texts = [{"prompt": f"q{i}", "response 1": f"a{i}", "response 2": f"b{i}", "label": 0} for i in range(5)]
+    rows = [row | {"scenario": scenario} for row, scenario in zip(texts, scenarios, strict=True)]
     labelled = import_rows("auto-j", tmp_path, {"in.json": rows})
     replies = {  # right in both orders; one each way; wrong in both; right and unreadable; right in both
         "q0|a0|b0": "8 6\n", "q0|b0|a0": "6 8\n", "q1|a1|b1": "8 6\n", "q1|b1|a1": "8 6\n",
@@ -161,20 +158,14 @@ def test_auto_j_wants_both_orders_right_and_reports_by_group(tmp_path):
 
 
 def test_fair_eval_has_accuracy_and_the_kappa_that_its_import_promises(tmp_path):
-    def lines(rows):
-        return "".join(json.dumps({"question_id": i} | row) + "\n" for i, row in enumerate(rows))
+    def lines(side, **fields):
+        return "".join(json.dumps({"question_id": i, "text": f"{side}{i}"} | fields) + "\n" for i in range(5))
 
-    models = {"a": "gpt35", "b": "vicuna-13b"}
-    labelled = import_rows(
-        "faireval",
-        tmp_path,
-        {"question.jsonl": lines({"text": f"q{i}", "category": "generic"} for i in range(5))}
-        | {
-            f"answer_{model}.jsonl": lines({"text": f"{side}{i}", "model_id": f"{model}:v1"} for i in range(5))
-            for side, model in models.items()
-        }
-        | {"review_human.txt": "GPT35\nVICUNA13B\nTIE\nGPT35\nVICUNA13B\n"},
-    )
+    files = {"question.jsonl": lines("q", category="generic")}
+    for side, model in (("a", "gpt35"), ("b", "vicuna-13b")):
+        files[f"answer_{model}.jsonl"] = lines(side, model_id=f"{model}:v1")
+    files["review_human.txt"] = "GPT35\nVICUNA13B\nTIE\nGPT35\nVICUNA13B\n"
+    labelled = import_rows("faireval", tmp_path, files)
     replies = {  # first; a tie by the means; a tie; first by the one order that can be read; nothing
         "q0|a0|b0": "8 6\n", "q0|b0|a0": "6 8\n", "q1|a1|b1": "8 6\n", "q1|b1|a1": "8 6\n",
         "q2|a2|b2": "9 7\n", "q2|b2|a2": "9 7\n", "q3|a3|b3": "well\n", "q3|b3|a3": "5 7\n",
@@ -188,19 +179,14 @@ def test_fair_eval_has_accuracy_and_the_kappa_that_its_import_promises(tmp_path)
     assert row["kappa"].n == 4
 
 
-def second_rewardbench(tmp_path, *changes):
-    base = {"prompt": "q", "chosen": ["8a"], "rejected": ["3b", "3c", "3d"], "subset": "Focus", "id": "1"}
-    return import_rows("rewardbench-2", tmp_path, {"in.json": [base, *(base | change for change in changes)]})
-
-
 def test_rewardbench_2_with_ties(tmp_path):
-    labelled = second_rewardbench(
-        tmp_path,
-        {"id": "2", "prompt": "q2", "rejected": ["8b", "3c", "3d"]},
-        {"id": "3", "prompt": "q3", "subset": "Math"},
+    base = {"prompt": "q", "chosen": ["8a"], "rejected": ["3b", "3c", "3d"], "subset": "Focus", "id": "1"}
+    changes = [
+        {}, {"id": "2", "prompt": "q2", "rejected": ["8b", "3c", "3d"]}, {"id": "3", "prompt": "q3", "subset": "Math"},
         {"id": "tied:0", "subset": "Ties", "chosen": ["8a", "8b"], "rejected": ["5c"]},
         {"id": "ref:0", "subset": "Ties", "rejected": ["5c"]},
-    )
+    ]  # fmt: skip
+    labelled = import_rows("rewardbench-2", tmp_path, {"in.json": [base | change for change in changes]})
 
     def script(prompt):
         answers = [span.text for span in prompt.spans if span.kind == "answer"]
@@ -235,25 +221,23 @@ def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):
         matrix = np.mean(own[:, 0, :, None] > own[:, 1, None, :], axis=0)
         hard, easy = np.sum(np.triu(matrix, 1)) / 3, np.sum(np.tril(matrix, -1)) / 3
         expected[domain] = {"easy": easy, "normal": np.mean(np.diag(matrix)), "hard": hard}
-    by_difficulty = cells(result, "difficulties")
+    by_difficulty, scores = cells(result, "difficulties"), cells(result, "scores")
     means = {name: np.mean([expected[domain][name] for domain in expected]) for name in ("easy", "normal", "hard")}
     assert {name: by_difficulty[name] for name in means} == pytest.approx(means)
-    found = cells(result, "scores")
-    assert [found[name] for name in ("overall", "Chat", "Code")] == pytest.approx(
-        [np.mean(list(means.values())), *(np.mean(list(domain.values())) for domain in expected.values())]
-    )
+    known = [np.mean(list(numbers.values())) for numbers in (means, *expected.values())]
+    assert [scores[name] for name in ("overall", "Chat", "Code")] == pytest.approx(known)
 
 
-def test_what_it_does_not_measure_it_says_who_does():
+def test_a_benchmark_without_its_own_metric_points_to_eval():
     with pytest.raises(ConfigError, match=r"pandalm: use `judgelm eval` .*: rewardbench"):
         benchmark_study("pandalm", {}, None)
 
 
-def test_the_command_reads_the_name_beside_the_rows(tmp_path):
+def test_the_command_reads_the_benchmarks_name_next_to_the_rows(tmp_path):
     rows = [{"prompt": "q", "chosen": "a", "rejected": "b", "subset": "donotanswer", "id": 1}]
     import_rows("rewardbench", tmp_path, {"in.json": rows})
-    with Judge("8 6\n", engine="scripted") as one:
-        one.judge_file(str(tmp_path / "rows.jsonl"), out=str(tmp_path / "run.jsonl"))
+    with Judge("8 6\n", engine="scripted") as judge_8_6:
+        judge_8_6.judge_file(str(tmp_path / "rows.jsonl"), out=str(tmp_path / "run.jsonl"))
     arguments = (tmp_path / "run.jsonl", "-r", tmp_path / "rows.jsonl")
     result = run_study(benchmark_command, tmp_path, *arguments)
     assert result["title"] == "rewardbench by its own protocol"
@@ -261,3 +245,95 @@ def test_the_command_reads_the_name_beside_the_rows(tmp_path):
     (tmp_path / "rows.protocol.json").unlink()
     with pytest.raises(InputError, match="pass --name"):
         run_study(benchmark_command, tmp_path, *arguments, "--overwrite")
+
+
+@pytest.fixture(scope="module")
+def labelled(shared_data, tmp_path_factory):
+    out = tmp_path_factory.mktemp("prometheus") / "rows.jsonl"
+    import_benchmark("prometheus", [str(shared_data / "prometheus" / "vicuna_eval.json.gz")], out)
+    return read_labels(str(out))
+
+
+def prometheus(judgments, labelled):
+    """The study's result and the rows of its only table by their names."""
+    result = benchmark_study("prometheus", judgments, labelled, HOW)
+    rows = table(result, result.tables[0].name)
+    return result, {next(iter(row.values())): row for row in rows}
+
+
+def test_the_judge_is_compared_with_means_and_medians_and_gpt_4_with_itself(labelled):
+    generator = np.random.default_rng(0)
+    triples = {key: sample.metadata["gpt4_score"] for key, sample in labelled.samples.items()}
+    grades = {key: int(np.clip(max(three) + generator.integers(-1, 2), 1, 5)) for key, three in triples.items()}
+    lost = next(iter(grades))
+    judgments = {key: graded(key, None if key == lost else grade) for key, grade in grades.items()}
+    result, rows = prometheus(judgments, labelled)
+    kept = [key for key in grades if key != lost]
+    mine, means = [grades[key] for key in kept], [np.mean(triples[key]) for key in kept]
+    row = rows["judge and GPT-4"]
+    assert (row["answers"], result.counts["failed"]) == (319, 1)
+    known = {"pearson": stats.pearsonr, "kendall": stats.kendalltau, "spearman": stats.spearmanr}
+    for name, correlation in known.items():
+        assert row[name].value == pytest.approx(correlation(mine, means).statistic)
+    assert row["kappa"].value == pytest.approx(cohen_kappa_score(mine, [sorted(triples[key])[1] for key in kept]))
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        itself = rows[f"GPT-4, grades {first + 1} and {second + 1}"]
+        pair = [[three[place] for three in triples.values()] for place in (first, second)]
+        assert itself["pearson"].value == pytest.approx(stats.pearsonr(*pair).statistic)
+        assert itself["kendall"].low < itself["kendall"].value < itself["kendall"].high
+        assert itself["weighted_kappa"].n == 320
+    assert result.findings[0].startswith("Pearson's correlation of the judge with GPT-4 is 0.")
+    json.dumps(result.to_json(), allow_nan=False)
+    # always the same grade
+    result, rows = prometheus({key: graded(key, 4) for key in labelled.samples}, labelled)
+    row = rows["judge and GPT-4"]
+    assert [row[name] for name in ("pearson", "kendall", "spearman", "kappa", "weighted_kappa")] == [None] * 5
+    assert result.warnings[0] == "judge and GPT-4: no correlation (constant: grades)."
+
+
+@pytest.fixture
+def evouna(tmp_path):
+    rows = [{"question": f"q{index}", "golden_answer": "The Gold/Au", "improper": False} for index in range(2)]
+    for row, answer in zip(rows, ("Iron.", "It is gold."), strict=True):
+        row |= {f"answer_{model}": answer for model in MODELS} | {f"judge_{model}": True for model in MODELS}
+    return import_rows("evouna", tmp_path, {"NQ.json": rows})
+
+
+def answer(key, label):
+    verdict, failure = (LabelVerdict(label=label), None) if label else (None, Unparsed("truncated", ""))
+    return Judgment(sample_id=key, mode="qa", verdict=verdict, shown=(), failure=failure)
+
+
+def test_evounas_verdicts_beside_lexical_match(evouna):
+    changed = {"NQ-1-fid": "incorrect", "NQ-2-fid": None}  # a failure is the wrong verdict
+    judged = {key: answer(key, changed.get(key, "correct")) for key in evouna.labels}
+    result = benchmark_study("evouna", judged, evouna, HOW)
+    shares = cells(result, "answers", 2)
+    assert (shares["all"], shares["NQ fid"], result.counts["failed"]) == (pytest.approx(0.8), 0.0, 1)
+    # "the gold" without its article is in "It is gold.", not in "Iron."
+    assert cells(result, "answers", 4)["all"] == pytest.approx(0.5)
+
+
+def test_verdicts_on_pairs_are_refused_with_what_to_do(labelled, evouna):
+    key = next(iter(labelled.samples))
+    for name, rows, sample, way_out in (
+        ("prometheus", labelled, key, "judge with judgelm-batch --card prometheus-2"),
+        ("evouna", evouna, "NQ-1-fid", "judge with judgelm-batch --mode qa"),
+    ):
+        with pytest.raises(InputError, match=way_out):
+            benchmark_study(name, {sample: judged_pair(sample, 1)}, rows, HOW)
+
+
+def test_published_scores_have_a_source_and_are_shares_and_overall_ones_are_means():
+    for name, judges in published_scores().items():
+        assert name in benchmarks()
+        for published in judges:
+            assert all((published.source, published.scores))
+            assert all(-1 <= score <= 1 for score in published.scores.values())
+            if name in SCORING_RULES:
+                assert min(published.scores.values()) > 0.2, "a share in percent would be above 1, a typing error below"
+            parts = [value for key, value in published.scores.items() if key[0].isupper()]
+            if name in ("rewardbench", "rm-bench") and len(parts) == 4:
+                assert np.mean(parts) == pytest.approx(published.scores["overall"], abs=0.001), published.judge
+    # a benchmark without published scores
+    assert (published_table("evouna"), published_findings("evouna")) == (None, [])

@@ -1,24 +1,21 @@
+"""`judgelm study calibration`: errors of probabilities, and what a temperature gains."""
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from judgelm.data.labelled_set import LabelledSet
 from judgelm.errors import ConfigError, InputError
-from judgelm.metrics.resampling import Resampling
 from judgelm.records import Label, Sample
 from judgelm.studies.calibration import CalibrationOptions, calibration_study
-from tests.support.studies import judged_pair, table
-
-HOW = Resampling(seed=0, resamples=100)
+from tests.support.studies import HOW, judged_pair, table
 
 
-def labelled(winners, kinds=None, per_question=1):
-    samples = {
-        key: Sample(id=key, question=f"question {place // per_question}", answers=("a", "b"))
-        for place, key in enumerate(winners)
-    }
+def labelled(winners, per_question):
+    questions = {key: f"question {place // per_question}" for place, key in enumerate(winners)}
+    samples = {key: Sample(id=key, question=question, answers=("a", "b")) for key, question in questions.items()}
     labels = {key: Label(sample_id=key, winner=winner) for key, winner in winners.items()}
-    return LabelledSet(samples=samples, labels=labels, groups={"kind": kinds} if kinds else {})
+    return LabelledSet(samples=samples, labels=labels, groups={})
 
 
 def judged(key, probability):
@@ -27,28 +24,29 @@ def judged(key, probability):
     return judged_pair(key, 1 if probability is None or probability > 0.5 else 2, probability=probability)
 
 
-def study(probabilities, winners, kinds=None, *, per_question=1, **options):
+def study(probabilities, winners, *, per_question=1, **options):
     judgments = {key: judged(key, probability) for key, probability in probabilities.items()}
-    rows = labelled(winners, kinds, per_question)
-    return calibration_study(judgments, rows, CalibrationOptions(resampling=HOW, **options))
+    return calibration_study(judgments, labelled(winners, per_question), CalibrationOptions(resampling=HOW, **options))
 
 
-def too_sure(n=400, seed=0):
+def too_sure(n=400):
     """Probabilities with log-odds three times what the outcomes are drawn from."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     odds = rng.normal(0, 1, n)
     came = rng.random(n) < expit(odds)
-    probabilities = {str(place): float(expit(3 * one)) for place, one in enumerate(odds)}
-    return probabilities, {str(place): 1 if one else 2 for place, one in enumerate(came)}
+    probabilities = {str(place): float(expit(3 * log_odds)) for place, log_odds in enumerate(odds)}
+    return probabilities, {str(place): 1 if right else 2 for place, right in enumerate(came)}
 
 
 def test_numbers_by_hand():
     # sure of 0.9 and right, of 0.8 (the second) and wrong: squares 0.01 and 0.64; mean confidence 0.85 less 1/2 right
     [row] = table(study({"a": 0.9, "b": 0.2}, {"a": 1, "b": 1}, fit_share=0), "scores")
-    assert row["brier"].value == pytest.approx(0.325)
-    assert row["overconfidence"].value == pytest.approx(0.35)
     # of the bins around 0.9 and 0.2 one is off by 0.1 and one by 0.8
-    assert row["error"].value == pytest.approx(0.45)
+    values = [row[name].value for name in ("brier", "overconfidence", "error")]
+    assert values == pytest.approx([0.325, 0.35, 0.45])
+    # an even probability names no winner and is half right
+    [row] = table(study({"a": 0.5, "b": 0.5}, {"a": 1, "b": 2}, fit_share=0), "scores")
+    assert row["overconfidence"].value == 0
 
 
 def test_what_takes_no_part_is_counted():
@@ -60,37 +58,26 @@ def test_what_takes_no_part_is_counted():
     }  # fmt: skip
 
 
-def test_an_even_probability_names_no_winner_and_is_half_right():
-    [row] = table(study({"a": 0.5, "b": 0.5}, {"a": 1, "b": 2}, fit_share=0), "scores")
-    assert row["overconfidence"].value == 0
-
-
-def test_a_judge_that_is_too_sure_is_told_so_and_mended():
+def test_an_overconfident_judge_is_reported_and_rescaled_on_other_questions():
     result = study(*too_sure())
     assert "overconfident" in result.findings[0]
     [gain] = table(result, "gains")
-    assert gain["temperature"].low > 1.5
-    assert gain["log_loss"].high < 0
+    assert (gain["temperature"].low > 1.5, gain["log_loss"].high < 0) == (True, True)
     assert result.counts["fitted_on"] + result.counts["rest"] == result.counts["measured"] == 400
     assert gain["log_loss"].n == result.counts["rest"]
-
-
-def test_no_question_is_on_both_sides():
     result = study(*too_sure(60), per_question=20, fit_share=0.4)
     # three questions of twenty pairs: one to fit on, two for the rest
     assert (result.counts["fitted_on"], result.counts["rest"]) == (20, 40)
 
 
-def test_without_a_best_scaling_none_is_used_and_that_is_said():
-    result = study({"a": 0.9, "b": 0.8, "c": 0.1, "d": 0.2}, {"a": 1, "b": 1, "c": 2, "d": 2})
-    assert "gains" not in [one.name for one in result.tables]
-    assert any("No temperature" in one for one in result.warnings)
+def test_without_a_best_scaling_or_a_second_question_there_is_no_gain():
+    separable = study({"a": 0.9, "b": 0.8, "c": 0.1, "d": 0.2}, {"a": 1, "b": 1, "c": 2, "d": 2})
+    for result, reason in ((separable, "No temperature"), (study({"a": 0.9}, {"a": 1}), "too few questions")):
+        assert "gains" not in [part.name for part in result.tables]
+        assert any(reason in warning for warning in result.warnings)
 
 
-def test_one_question_cannot_be_split_and_tied_labels_cannot_be_measured():
-    result = study({"a": 0.9}, {"a": 1})
-    assert "gains" not in [one.name for one in result.tables]
-    assert any("too few questions" in one for one in result.warnings)
+def test_tied_labels_and_invalid_options_are_rejected():
     with pytest.raises(InputError, match="ties"):
         study({"a": 0.7}, {"a": "tie"})
     for options in ({"fit_share": 1.0}, {"bins": 1}):

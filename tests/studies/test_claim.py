@@ -13,12 +13,10 @@ def sample(key, models=("a", "b"), answers=("x", "y")):
     return Sample(id=key, question=f"q{key}", answers=answers, answer_models=models)
 
 
-def run(winners, models=("a", "b"), probabilities=None):
-    keys = [str(index) for index in range(len(winners))]
-    probabilities = probabilities or [None] * len(keys)
-    rows = zip(keys, winners, probabilities, strict=True)
-    judged = {key: judged_pair(key, winner, probability=probability) for key, winner, probability in rows}
-    return judged, {key: sample(key, models) for key in keys}
+def run(winners, probabilities=None):
+    rows = enumerate(zip(winners, probabilities or [None] * len(winners), strict=True))
+    judged = {str(key): judged_pair(str(key), winner, probability=probability) for key, (winner, probability) in rows}
+    return judged, {key: sample(key) for key in judged}
 
 
 def labels(winners):
@@ -37,8 +35,8 @@ def test_wins_are_those_of_the_model_at_whichever_place_it_stands():
 def test_failures_are_left_out_and_counted_with_their_labels():
     judged, samples = run([1, 2] * 10 + [None] * 4)
     claim = claim_win_rate(judged, labels([1, 2] * 6 + [1] * 10), samples)
-    assert (claim.counts.failed, claim.counts.used, claim.counts.labels) == (4, 20, 20)
-    assert claim.counts.labels_of_failed == 2
+    counts = claim.counts
+    assert (counts.failed, counts.used, counts.labels, counts.labels_of_failed) == (4, 20, 20, 2)
     assert "4 judgments failed and are excluded (2 of them labelled)" in claim.warnings[0]
     judged, samples = run([None] * 3)
     with pytest.raises(InputError, match="none of the 3 judgments has a verdict"):
@@ -53,19 +51,16 @@ def test_probabilities_are_used_where_each_verdict_has_one():
     assert claim_win_rate(judged, {}, samples).estimates.judge.value == 0.5
 
 
-def test_several_models_ask_for_a_choice():
+def test_several_models_require_a_choice():
     judged, samples = run([1] * 12)
     samples |= {str(index): sample(str(index), ("a", "c")) for index in range(6)}
     claim = claim_win_rate(judged, {}, samples, ClaimOptions(model="a", against="c"))
     assert (claim.counts.used, claim.counts.other_models, claim.opponent) == (6, 6, "c")
     assert claim_win_rate(judged, {}, samples, ClaimOptions(model="a")).opponent is None
-    for options, finding in (
-        (ClaimOptions(), r"from 3 models; choose one with --model \(a, c, b\)"),
-        (ClaimOptions(model="z"), "answer from z; available: a, c, b"),
-        (ClaimOptions(model="b", against="c"), "no judged pair compares b with c"),
-    ):
+    unknown, never = {"model": "z"}, {"model": "b", "against": "c"}
+    for options, finding in (({}, r"3 models.*--model \(a, c, b\)"), (unknown, "z.*a, c, b"), (never, "b with c")):
         with pytest.raises(InputError, match=finding):
-            claim_win_rate(judged, {}, samples, options)
+            claim_win_rate(judged, {}, samples, ClaimOptions(**options))
 
 
 def test_without_models_names_the_first_answer_is_meant():
@@ -94,7 +89,7 @@ def test_the_control_is_fitted_on_all_pairs_and_takes_length_out():
         claim_win_rate(judged, {}, {"0": sample("0", answers=())}, ClaimOptions(control="length"))
 
 
-def test_the_width_says_how_many_labels():
+def test_the_sentences_name_the_labels_needed_and_the_basis_or_the_reason():
     judged, samples = run([1, 2] * 200)
     claim = claim_win_rate(judged, labels([1, 2, 2, 2] * 15), samples, ClaimOptions(width=0.2))
     assert 50 < claim.labels_needed < 120
@@ -102,9 +97,6 @@ def test_the_width_says_how_many_labels():
     narrow = claim_win_rate(judged, labels([1, 2, 2, 2] * 15), samples, ClaimOptions(width=0.001))
     assert "judge more pairs" in narrow.labels_needed
     assert "at least 10 labels" in claim_win_rate(judged, labels([1]), samples, ClaimOptions(width=0.2)).labels_needed
-
-
-def test_the_sentence_names_the_basis_or_the_reason():
     judged, samples = run([1, 2] * 40)
     claim = claim_win_rate(judged, labels([1, 2] * 10), samples)
     assert isinstance(claim.estimates.ppi, Estimate)

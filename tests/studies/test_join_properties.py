@@ -1,6 +1,5 @@
 """No order, duplication or renaming of rows changes an agreement without an error or a note."""
 
-import json
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,10 +11,11 @@ from judgelm.data.judged_texts import text_hashes
 from judgelm.data.labelled_set import match_labels, read_labels
 from judgelm.errors import InputError
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import Judgment, PairVerdict, Sample
+from judgelm.records import Sample
 from judgelm.runs.run_files import read_judgments
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
 from tests.support.judged_items import write_run
+from tests.support.studies import judged_pair, write_rows
 
 WINNERS = st.sampled_from((1, 2, "tie"))
 MIRRORED = {1: 2, 2: 1, "tie": "tie"}
@@ -30,9 +30,7 @@ def sample_of(index):
 
 def judgment_of(index, winner):
     sample = sample_of(index)
-    return Judgment(
-        sample_id=sample.id, mode="pair", verdict=PairVerdict(winner=winner), shown=(), hashes=text_hashes(sample)
-    )
+    return judged_pair(sample.id, winner, shown=(), hashes=text_hashes(sample))
 
 
 def label_row(index, winner, exchanged=False):
@@ -55,8 +53,7 @@ def agreement_by_hand(pairs):
 def agreement(judgments, rows):
     """Hits, number and all notes, as `judgelm eval` reads the files."""
     with TemporaryDirectory() as folder:
-        labels = Path(folder) / "labels.jsonl"
-        labels.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        labels = write_rows(Path(folder) / "labels.jsonl", rows)
         run = read_judgments(write_run(Path(folder) / "run.jsonl", judgments))
         labelled, texts = match_labels(run, read_labels(str(labels)), name="labels.jsonl")
         result = evaluate(run, labelled.labels, split=labelled.split, options=HOW)

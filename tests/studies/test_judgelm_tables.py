@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.metrics.resampling import Estimate
 from judgelm.records import Judgment, Label, PairVerdict, Shown, Unparsed, winner_of
 from judgelm.runs.teacher import Prices
 from judgelm.studies.evaluation import EvaluationOptions, evaluate
@@ -38,12 +37,8 @@ def table_run(judgments, winners=None, *, timing=QUICK, **heads):
     winners = winners or [1] * len(judged)
     labels = {key: Label(sample_id=key, winner=winner) for key, winner in zip(judged, winners, strict=True)}
     options = EvaluationOptions(order_rule="given")
-    return TableRun(
-        heads=heads,
-        evaluation=evaluate(judged, labels, options=options),
-        authors=evaluate(read_as_authors(judged), labels, options=options),
-        timing=timing,
-    )
+    own, authors = (evaluate(each, labels, options=options) for each in (judged, read_as_authors(judged)))
+    return TableRun(heads=heads, evaluation=own, authors=authors, timing=timing)
 
 
 def run(winners, *, swapped=None, timing=QUICK, **heads):
@@ -60,22 +55,16 @@ def test_a_row_has_the_papers_numbers_with_intervals_n_and_failures():
     ties, left_out = table(result, "table-4")
     # readable in the given order are three: two agree. Of those in both orders, pairs 0 and 2 are alike, pair 1 leans
     # to the first place, and its mean is a tie: one agrees by the mean
-    assert left_out["agreement_by_mean"].value == pytest.approx(1 / 3)
     assert (left_out["judge_size"], left_out["n"], left_out["failed"]) == ("7B", 3, 1)
-    assert left_out["agreement"].value == pytest.approx(2 / 3)
-    assert left_out["consistency"].value == pytest.approx(2 / 3)
-    assert left_out["toward_first"].value == pytest.approx(1 / 3)
+    shares = [left_out[key].value for key in ("agreement_by_mean", "agreement", "consistency", "toward_first")]
+    assert shares == pytest.approx([1 / 3, 2 / 3, 2 / 3, 1 / 3])
     # with the fourth as a tie: two of four agree; it ties in the given order and wins in the swapped one, so it leans
     # to the second place (`perfer_after`): half are alike, a quarter lean each way
     assert (ties["n"], ties["failed"], ties["failed_orders"]) == (4, 1, 1)
-    assert ties["agreement"].value == pytest.approx(2 / 4)
-    assert [ties[key].value for key in ("consistency", "toward_first", "toward_second", "delta")] == pytest.approx(
-        [0.5, 0.25, 0.25, 0.0]
-    )
+    shares = [ties[key].value for key in ("agreement", "consistency", "toward_first", "toward_second", "delta")]
+    assert shares == pytest.approx([2 / 4, 0.5, 0.25, 0.25, 0.0])
     assert ties["agreement_by_mean"] is None
-    assert isinstance(ties["delta"], Estimate)
-    assert "50.0 %" in result.findings[0]
-    assert "1 of its pairs are unreadable" in result.findings[0]
+    assert all(part in result.findings[0] for part in ("50.0 %", "1 of its pairs are unreadable"))
 
 
 def test_a_judge_that_breaks_its_format_in_half_of_its_replies_is_not_perfect():
@@ -83,17 +72,13 @@ def test_a_judge_that_breaks_its_format_in_half_of_its_replies_is_not_perfect():
     ties, left_out = table(result, "table-1")
     # its readable replies are right; as ties the others are wrong: 2 of 4. Recall of the only true label is 1/2, of
     # the tie, which is never true, 0: macro 1/4. Precision is 1 and 0: macro 1/2. F1 is 2/3 and 0: macro 1/3
-    assert [ties[key].value for key in ("agreement", "precision", "recall", "f1")] == pytest.approx(
-        [1 / 2, 1 / 2, 1 / 4, 1 / 3]
-    )
     # pair 1 has two unreadable replies, which agree; pair 3 has one
-    assert ties["consistency"].value == pytest.approx(3 / 4)
-    assert (ties["failed"], ties["failed_orders"]) == (2, 3)
-    assert left_out["agreement"].value == 1.0
+    scores = [ties[key].value for key in ("agreement", "precision", "recall", "f1", "consistency")]
+    assert scores == pytest.approx([1 / 2, 1 / 2, 1 / 4, 1 / 3, 3 / 4])
+    assert (ties["failed"], ties["failed_orders"], left_out["agreement"].value) == (2, 3, 1.0)
     [warning] = result.warnings
-    assert "of 4 pairs, the original code fails to parse 2 and judgelm fails to parse 2 (3 and 3 replies)" in warning
-    assert "50.0 %" in warning
-    assert "100.0 %" in warning
+    parts = ("of 4 pairs", "original code fails to parse 2", "judgelm fails to parse 2", "3 and 3", "50.0 %", "100.0 %")
+    assert all(part in warning for part in parts)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +116,8 @@ def test_efficiency_adds_load_judging_and_metrics_and_scales_to_5000_pairs():
 def test_the_cost_is_time_on_gpus_against_the_tokens_of_an_api():
     # 150 s load + 28 s judging + 2 s metrics = 3 minutes on 8 GPUs = 0.4 GPU hours at 1.25 USD; the API takes
     # 1,500 thousand prompt tokens at 0.03 USD and 25 thousand of replies at 0.06 USD = 45 + 1.5 USD
-    times, tokens = (
-        {"load_s": 150.0, "judge_s": 28.0, "metrics_s": 2.0},
-        {"prompt_tokens": 1_500_000, "reply_tokens": 25_000},
-    )
-    timing = replace(QUICK, gpus=8.0, **times, **tokens)
+    tokens = {"prompt_tokens": 1_500_000, "reply_tokens": 25_000}
+    timing = replace(QUICK, gpus=8.0, load_s=150.0, judge_s=28.0, metrics_s=2.0, **tokens)
     prices = CostPrices(gpu_hour=1.25, api=Prices(prompt=30.0, reply=60.0))
     result = paper_tables({3: [run((1, 1, 1, 1), timing=timing, method="a", model_size="7B")]}, prices)
     [row] = table(result, "table-3")
@@ -160,10 +142,9 @@ def test_a_cost_without_its_measurement_is_empty(missing, empty):
     assert [key for key in costs if row[key] is None] == empty
 
 
-def test_scaling_is_drawn_over_rows_one_line_a_size():
-    runs = [
-        run((1, 1), judge_size=size, data_scale=scale) for size in ("7B", "13B") for scale in ("3.5k", "10K", "100,000")
-    ]
+def test_scaling_is_drawn_with_one_line_per_size():
+    scales = ("3.5k", "10K", "100,000")
+    runs = [run((1, 1), judge_size=size, data_scale=scale) for size in ("7B", "13B") for scale in scales]
     [figure] = paper_tables({4: runs}).figures
     assert [series.name for series in figure.series] == ["7B", "13B"]
     assert figure.series[0].x == (3500.0, 10_000.0, 100_000.0)
@@ -200,11 +181,8 @@ def test_the_tables_have_the_numbers_of_the_authors_code(table_number, heads, na
     items, expected = scenario["items"], scenario["expected_filter_true"]
     judgments = [both_orders(item["seq_parsed"], item["rev_parsed"]) for item in items]
     row = row_of(table_number, judgments, [winner_of(item["gt_parsed"]) for item in items], **heads)
-    theirs = {
-        "agreement": "accuracy", "precision": "precision", "recall": "recall", "f1": "f1",
-        "consistency": "consistency", "toward_first": "perfer_before_rate", "toward_second": "perfer_after_rate",
-        "delta": "delta_bias",
-    }  # fmt: skip
+    theirs = {key: key for key in ("precision", "recall", "f1", "consistency")} | {"agreement": "accuracy"}
+    theirs |= {"toward_first": "perfer_before_rate", "toward_second": "perfer_after_rate", "delta": "delta_bias"}
     same = theirs.keys() & row.keys()
     assert {"agreement", "consistency"} <= same  # and more in some tables
     assert {key: row[key] for key in same} == pytest.approx({key: expected[theirs[key]] for key in same}, abs=1e-9)
@@ -214,15 +192,11 @@ def test_the_tables_have_the_numbers_of_the_authors_code(table_number, heads, na
 def test_a_known_bias_is_found_as_it_is(table_number, heads):
     # of 100 pairs the judge names whatever stands first in 30, what stands second in 10, and the better one in 60; the
     # first answer is the better one in 12 of the 30 and in 7 of the 10
-    first, second, better = (9, 1), (1, 9), {1: ((9, 1), (1, 9)), 2: ((1, 9), (9, 1))}
+    first, second = (9, 1), (1, 9)
     judgments = [both_orders(first, first)] * 30 + [both_orders(second, second)] * 10
-    winners = [1] * 12 + [2] * 18 + [1] * 7 + [2] * 3
-    for winner in [1, 2] * 30:
-        judgments.append(both_orders(*better[winner]))
-        winners.append(winner)
+    judgments += [both_orders(first, second), both_orders(second, first)] * 30
+    winners = [1] * 12 + [2] * 18 + [1] * 7 + [2] * 3 + [1, 2] * 30
     row = row_of(table_number, judgments, winners, **heads)
-    assert row["agreement"] == pytest.approx((12 + 3 + 60) / 100)
-    assert row["consistency"] == pytest.approx(0.6)
+    assert (row["agreement"], row["consistency"]) == pytest.approx(((12 + 3 + 60) / 100, 0.6))
     if table_number != 1:
-        assert (row["toward_first"], row["toward_second"]) == pytest.approx((0.3, 0.1))
-        assert row["delta"] == pytest.approx(0.2)
+        assert (row["toward_first"], row["toward_second"], row["delta"]) == pytest.approx((0.3, 0.1, 0.2))

@@ -1,3 +1,5 @@
+"""A label from the judgments of both orders, by each rule."""
+
 import math
 from dataclasses import replace
 
@@ -5,12 +7,13 @@ import pytest
 
 from judgelm.errors import InputError
 from judgelm.parsing.scores import pair_distribution, score_lines
-from judgelm.records import Judgment, PairVerdict, Shown, Unparsed
+from judgelm.records import Shown, Unparsed
 from judgelm.studies.pair_labels import failure_code, pair_label
+from tests.support.studies import both_orders, judged_pair
 
 
 def judgment(*shown, winner=1):
-    return Judgment(sample_id="s", mode="pair", verdict=PairVerdict(winner=winner), shown=shown)
+    return judged_pair("s", winner, shown=shown)
 
 
 GIVEN = Shown(order=(0, 1), text="", scores=(8, 3))
@@ -33,14 +36,12 @@ def test_order_rules(rule, label):
     [("1", "2", 1), ("1", "1", 0), ("2", "1", -1), ("tie", "tie", 0)],
 )
 def test_orders_that_end_in_a_place_instead_of_scores(given, swapped, label):
-    shown = Shown(order=(0, 1), text="", label=given), Shown(order=(1, 0), text="", label=swapped)
-    assert pair_label(judgment(*shown), "tie") == label
+    assert pair_label(both_orders("s", given, swapped), "tie") == label
 
 
-def test_mean_rule_knows_an_exact_tie():
+def test_the_mean_rule_tells_an_exact_tie():
     # 7.1 - 6.9 and 6.9 - 7.1 sum to 0, give or take float arithmetic
-    swapped = Shown(order=(1, 0), text="", scores=(7.1, 6.9))
-    assert pair_label(judgment(Shown(order=(0, 1), text="", scores=(7.1, 6.9)), swapped), "mean") == 0
+    assert pair_label(both_orders("s", (7.1, 6.9), (7.1, 6.9)), "mean") == 0
 
 
 @pytest.mark.parametrize(
@@ -86,18 +87,13 @@ def test_the_probability_rule_is_applied_again_from_the_distributions(given, swa
     assert pair_label(result, "probability", tie_threshold=band) == label
 
 
-def test_the_probability_rule_takes_a_reversed_file_too():
-    given, reverse = (judgment(with_distribution(GIVEN, first)) for first in (0.9, 0.4))
-    # the reversed file showed the second answer first: (0.9 + 0.6) / 2
-    assert pair_label(given, "probability", reverse) == 1
-
-
-def test_under_the_probability_rule_a_failed_order_or_little_mass_fails():
+def test_the_probability_rule_on_failed_orders_little_mass_and_a_reversed_file():
     assert pair_label(judgment(with_distribution(GIVEN, 0.9), BROKEN), "probability") is None
     # an unparseable line whose score lines have the mass all the same: (0.9 + 0.6) / 2
     unread = replace(with_distribution(SWAPPED, 0.4), scores=None, failure=Unparsed("off_grammar", "?"))
     assert pair_label(judgment(with_distribution(GIVEN, 0.9), unread), "probability") == 1
-    little = with_distribution(SWAPPED, 0.4, assigned=0.3)
-    result = judgment(with_distribution(GIVEN, 0.9), little)
-    assert pair_label(result, "probability") is None
-    assert failure_code(result) == "off_grammar"
+    result = judgment(with_distribution(GIVEN, 0.9), with_distribution(SWAPPED, 0.4, assigned=0.3))
+    assert (pair_label(result, "probability"), failure_code(result)) == (None, "off_grammar")
+    given, reverse = (judgment(with_distribution(GIVEN, first)) for first in (0.9, 0.4))
+    # the reversed file showed the second answer first: (0.9 + 0.6) / 2
+    assert pair_label(given, "probability", reverse) == 1

@@ -4,12 +4,9 @@ import pytest
 
 from judgelm.data.sources.reviews import read_reviews
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Resampling
 from judgelm.records import Sample
 from judgelm.studies.position_bias import PairGroup, merge_groups, pairs_of_reviews, pairs_of_run, position_bias_study
-from tests.support.studies import judged_in_both_orders, table, write_rows
-
-HOW = Resampling(resamples=200)
+from tests.support.studies import HOW, judged_in_both_orders, table, write_rows
 
 
 @pytest.fixture
@@ -30,29 +27,18 @@ def rows_of(result):
 
 
 def test_reviews_of_both_orders_by_hand(review_file):
-    given = review_file(
-        "a.jsonl",
-        *[
-            (1, "a1", "b1", [8, 6], "8 6\n"),
-            (2, "a2", "b2", [8, 6], "Let me see.\n8 6"),
-            (3, "a3", "b3", [7, 7], "7 7"),
-        ],
-        *[(4, "a4", "b4", [-1, -1], "?"), (5, "a5", "b5", [9, 1], "9 1")],
-    )
-    swapped = review_file(
-        "b.jsonl",
-        *[(1, "b1", "a1", [7, 9], "7 9"), (2, "b2", "a2", [9, 7], "9 7"), (3, "b3", "a3", [6, 8], "6 8")],
-        *[(4, "b4", "a4", [5, 5], "5 5"), (5, "c5", "a5", [5, 5], "5 5")],
-    )
-    result = position_bias_study(groups_of(("x", given), ("y", swapped)), HOW)
+    given = [(1, "a1", "b1", [8, 6], "8 6\n"), (2, "a2", "b2", [8, 6], "Let me see.\n8 6")]
+    given += [(3, "a3", "b3", [7, 7], "7 7"), (4, "a4", "b4", [-1, -1], "?"), (5, "a5", "b5", [9, 1], "9 1")]
+    swapped = [(1, "b1", "a1", [7, 9], "7 9"), (2, "b2", "a2", [9, 7], "9 7"), (3, "b3", "a3", [6, 8], "6 8")]
+    swapped += [(4, "b4", "a4", [5, 5], "5 5"), (5, "c5", "a5", [5, 5], "5 5")]
+    groups = groups_of(("x", review_file("a.jsonl", *given)), ("y", review_file("b.jsonl", *swapped)))
+    result = position_bias_study(groups, HOW)
     x, y = rows_of(result)["x"], rows_of(result)["y"]
     # 1: a wins twice. 2: the first place wins. 3: a tie, and a wins where it stands second. 4 failed, 5 is another pair
     assert [x[key].value for key in ("consistency", "toward_first", "toward_second")] == [pytest.approx(1 / 3)] * 3
     assert (x["n"], x["failed"], x["alone"], y["alone"]) == (3, 1, 1, 1)
     # leads of the first place: 2 and -2, 2 and 2, 0 and -2; their means 0, 2, -1
-    assert x["lead"].value == pytest.approx(1 / 3)
-    assert y["consistency"] is None
-    assert y["lead"] is None
+    assert (x["lead"].value, y["consistency"], y["lead"]) == (pytest.approx(1 / 3), None, None)
     assert result.counts["scores_not_at_the_replys_beginning"] == 1
     assert any(sentence.startswith("y: 1 judgments are excluded") for sentence in result.warnings)
 
@@ -65,11 +51,11 @@ def test_a_run_in_both_orders_by_hand():
     samples = [Sample(id=q, question=q, answers=("1", "2")) for q in "abc"]
     group = pairs_of_run(judged_in_both_orders(samples, replies))
     row = rows_of(position_bias_study({"run": group}, HOW))["run"]
-    assert (row["n"], row["failed"], row["consistency"].value, row["toward_first"].value) == (2, 1, 0.5, 0.5)
-    assert row["lead"].value == 1.0  # (0 + 2) / 2
+    shares = [row[key].value for key in ("consistency", "toward_first", "lead")]
+    assert (row["n"], row["failed"], shares) == (2, 1, [0.5, 0.5, 1.0])  # lead (0 + 2) / 2
 
 
-def test_groups_of_one_name_are_one_and_all_stand_together(review_file):
+def test_groups_with_the_same_name_are_merged_and_all_are_pooled(review_file):
     both = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"), (1, "b", "a", [6, 8], "6 8"))
     other = review_file("b.jsonl", (1, "c", "b", [8, 6], "8 6"), (1, "b", "c", [8, 6], "8 6"))
     result = rows_of(position_bias_study(groups_of(("x", both), ("y", other)), HOW))
@@ -79,7 +65,7 @@ def test_groups_of_one_name_are_one_and_all_stand_together(review_file):
     assert rows_of(position_bias_study(groups_of(("x", both), ("x", other)), HOW))["x"]["n"] == 2
 
 
-def test_what_cannot_be_measured_is_refused(review_file):
+def test_single_orders_and_repeated_reviews_are_rejected(review_file):
     path = review_file("a.jsonl", (1, "a", "b", [8, 6], "8 6"))
     with pytest.raises(InputError, match=r"no pair was judged in both orders .* 1 judgments have no counterpart"):
         position_bias_study(groups_of(("x", path)), HOW)

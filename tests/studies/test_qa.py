@@ -5,16 +5,13 @@ from scipy.stats import pearsonr
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
-from judgelm.metrics.resampling import Resampling
 from judgelm.modes.qa import QaCorrectness
 from judgelm.records import Judgment, LabelVerdict, Sample, Unparsed
 from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import by_id
 from judgelm.studies.qa import QaOptions, prompt_spread, qa_study
 from judgelm.studies.qa_scores import QaRun, qa_answers
-from tests.support.studies import graded, table
-
-HOW = Resampling(resamples=200)
+from tests.support.studies import HOW, graded, table, value
 
 
 def sample(key, answer="other", model="m", kind="name", source=None):
@@ -37,7 +34,7 @@ def run_of(name, labels, variant="initial"):
 
 
 def names(result):
-    return {one.name for one in (*result.tables, *result.figures)}
+    return {part.name for part in (*result.tables, *result.figures)}
 
 
 def study(samples, runs, human=None, **options):
@@ -52,21 +49,19 @@ def test_scores_are_exact_matches_and_what_the_judge_calls_correct():
     result = study(FOUR, [run_of("qwen", {"a": "E", "b": "C", "c": "I", "d": "I"})])
     [row] = table(result, "scores")
     assert (row["data_set"], row["model"], row["answers"]) == ("hotpotqa", "m", 4)
-    assert row["em"].value == 1 / 4
-    assert row["f1"].value == pytest.approx((1 + 2 / 3) / 4)
-    assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
-    assert result.counts["exact_matches"] == 1
+    assert (row["em"].value, row["f1"].value) == (1 / 4, pytest.approx((1 + 2 / 3) / 4))
+    assert (row["judge_qwen"].value, row["judge_qwen"].n, result.counts["exact_matches"]) == (2 / 4, 4, 1)
     assert names(result) == {"scores", "types", "types-correct", "judges", "authors-failures"}
 
 
-def test_the_gap_to_em_is_said_and_rules_that_differ_are_noticed():
+def test_the_gap_to_em_is_reported_and_different_rules_are_noticed():
     result = study(FOUR, [run_of("qwen", {"a": "E", "b": "C", "c": "E", "d": "I"})])
     # EM 1/4, judge 3/4
-    assert any("widest gap between a judge and EM is +50.0 points" in one for one in result.findings)
-    assert any("1 answers were decided by exact matches" in one for one in result.warnings)
+    assert any("gap between a judge and EM is +50.0 points" in finding for finding in result.findings)
+    assert any("1 answers were decided by exact matches" in warning for warning in result.warnings)
 
 
-def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked_for():
+def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_on_request():
     runs = [run_of("qwen", {"a": "E", "b": "C", "c": "?"})]
     result = study(FOUR, runs)
     [row] = table(result, "scores")
@@ -74,8 +69,8 @@ def test_a_failed_judgment_is_left_out_and_counted_or_incorrect_if_that_is_asked
     [judged] = table(result, "judges")
     assert [judged[key] for key in ("exact_match", "judge", "not_judged", "off_grammar")] == [1, 1, 1, 1]
     assert result.counts["without_label"] == 2
-    assert "1 of 4 answers have no label" in result.warnings[0]
-    assert "1 of 4 answers were not judged" in result.warnings[1]
+    texts = ("1 of 4 answers have no label", "1 of 4 answers were not judged")
+    assert all(text in warning for text, warning in zip(texts, result.warnings[:2], strict=True))
     [row] = table(study(FOUR, runs, failures="as_incorrect"), "scores")
     assert (row["judge_qwen"].value, row["judge_qwen"].n) == (2 / 4, 4)
 
@@ -110,10 +105,8 @@ def test_judging_all_is_compared_with_exact_match_first():
     everything = run_of("qwen", {"a": "C", "b": "C", "c": "I", "d": "I", "e": "I"})
     cascade = run_of("llama", {"a": "E", "b": "C", "c": "I", "d": "I", "e": "E"})
     [row] = table(study(samples, [everything, cascade]), "false-and-all")
-    assert row["judge"] == "qwen"
-    assert (row["em_first"].value, row["all"].value) == (3 / 5, 2 / 5)
-    assert row["gap"].value == pytest.approx(1 / 5)
-    assert row["exact_correct"].value == 1 / 2
+    shares = [row[key].value for key in ("em_first", "all", "gap", "exact_correct")]
+    assert (row["judge"], shares) == ("qwen", pytest.approx([3 / 5, 2 / 5, 1 / 5, 1 / 2]))
 
 
 def eight(model):
@@ -123,22 +116,17 @@ def eight(model):
 
 
 HUMAN = [1, 1, 0, 1, 0, 0, 0, 1]
-JUDGED = "ECCIIIIC"
-
-
-def people(*models):
-    return {f"{model}{i}": bool(label) for model in models for i, label in enumerate(HUMAN)}
+PEOPLE = {f"{model}{i}": bool(label) for model in "mn" for i, label in enumerate(HUMAN)}
+JUDGED = {f"m{i}": sign for i, sign in enumerate("ECCIIIIC")}
 
 
 def test_correlation_with_people_by_model_and_averaged():
-    samples = [*eight("m"), *eight("n")]
-    labels = {f"m{i}": sign for i, sign in enumerate(JUDGED)} | {f"n{i}": "C" for i in range(8)}
-    result = study(samples, [run_of("qwen", labels)], people("m", "n"))
+    labels = JUDGED | {f"n{i}": "C" for i in range(8)}
+    result = study([*eight("m"), *eight("n")], [run_of("qwen", labels)], PEOPLE)
     first, second, average = table(result, "human-correlation")
     # m: people 11010001, judge 11100001: both 3, people alone 1, judge alone 1, neither 3:
     # phi = (3*3 - 1*1) / sqrt(4*4*4*4) = 1/2
-    assert first["qwen"].value == pytest.approx(1 / 2)
-    assert second["qwen"] is None  # calls all correct
+    assert (first["qwen"].value, second["qwen"]) == (pytest.approx(1 / 2), None)  # the second calls all correct
     assert (average["model"], average["qwen"].value) == ("average", pytest.approx(1 / 2))
     # EM is 10000000: both 1, people alone 3, neither 4: phi = (1*4 - 3*0) / sqrt(4*4*1*7)
     assert first["em"].value == second["em"].value == pytest.approx(4 / 112**0.5)
@@ -147,8 +135,7 @@ def test_correlation_with_people_by_model_and_averaged():
 
 
 def test_f1_thresholds_follow_scipy():
-    samples = eight("m")
-    result = study(samples, [run_of("qwen", {f"m{i}": sign for i, sign in enumerate(JUDGED)})], people("m"))
+    result = study(eight("m"), [run_of("qwen", JUDGED)], PEOPLE)
     row, average = table(result, "f1-thresholds")
     assert row["f1_from_0_6"].value == pytest.approx(pearsonr(HUMAN, [1, 1, 1, 0, 0, 0, 0, 0]).statistic)
     # from 0.7 on only the exact match is left
@@ -157,16 +144,15 @@ def test_f1_thresholds_follow_scipy():
 
 
 def test_prompts_are_compared_with_maximum_mean_and_variance():
-    labels = {f"m{i}": sign for i, sign in enumerate(JUDGED)}  # correlation 1/2, as above
-    exact = {f"m{i}": "EC"[i > 0] if label else "I" for i, label in enumerate(HUMAN)}  # correlation 1
-    result = study(eight("m"), [run_of("qwen", labels), run_of("qwen", exact, "zero-shot")], people("m"))
+    exact = {f"m{i}": "EC"[i > 0] if label else "I" for i, label in enumerate(HUMAN)}  # correlation 1; JUDGED 1/2
+    result = study(eight("m"), [run_of("qwen", JUDGED), run_of("qwen", exact, "zero-shot")], PEOPLE)
     [row] = table(result, "prompts")
     assert [row["prompt_initial"].value, row["prompt_zero_shot"].value] == pytest.approx([1 / 2, 1])
     # mean 3/4; variance 2 * (1/4)^2 / (2 - 1) = 1/8
     assert [row["maximum"], row["mean"], row["variance"]] == pytest.approx([1, 3 / 4, 1 / 8])
     assert len(table(result, "judges")) == 2
     assert list(table(result, "scores")[0])[-1] == "judge_qwen"  # the first prompt stands for the judge
-    several = [run_of("qwen", labels), run_of("llama", labels), run_of("qwen", exact, "zero-shot")]
+    several = [run_of("qwen", JUDGED), run_of("llama", JUDGED), run_of("qwen", exact, "zero-shot")]
     assert list(table(study(eight("m"), several), "scores")[0])[-2:] == ["judge_qwen", "judge_llama"]
 
 
@@ -191,21 +177,17 @@ def test_by_type_among_answers_that_do_not_match():
     assert {key: (row["answers"], row["em_false"]) for key, row in rows.items()} == {
         "job": (3, 2), "date": (1, 1), "year": (1, 0),
     }  # fmt: skip
-    assert (rows["job"]["called_correct"].value, rows["date"]["called_correct"].value) == (1 / 2, 0)
-    assert rows["year"]["called_correct"] is None  # every answer matches
+    shares = {kind: value(row["called_correct"]) for kind, row in rows.items()}
+    assert shares == {"job": 1 / 2, "date": 0, "year": None}  # every answer of a year matches
     [figure] = [figure for figure in result.figures if figure.name == "types-correct"]
     assert [row.label for row in figure.rows] == ["job", "date"]
 
 
-def test_the_types_are_judged_by_who_agrees_best_with_people():
-    labels = {f"m{i}": sign for i, sign in enumerate(JUDGED)}
+def test_types_use_the_judge_that_agrees_best_with_people():
     exact = {f"m{i}": "C" if label else "I" for i, label in enumerate(HUMAN)}
-    runs = [run_of("qwen", labels), run_of("llama", exact)]
-    result = study(eight("m"), runs, people("m"))
-    [row] = table(result, "types")
-    assert row["correlation"].value == pytest.approx(1)
-    [row] = table(study(eight("m"), runs, people("m"), types_judge="qwen"), "types")
-    assert row["correlation"].value == pytest.approx(1 / 2)
+    for options, correlation in (({}, 1), ({"types_judge": "qwen"}, 1 / 2)):
+        result = study(eight("m"), [run_of("qwen", JUDGED), run_of("llama", exact)], PEOPLE, **options)
+        assert table(result, "types")[0]["correlation"].value == pytest.approx(correlation)
 
 
 def panel(rows):
@@ -222,20 +204,19 @@ def test_self_and_sibling_preference_at_three_thresholds():
     [own] = table(result, "self-preference")
     # 7 answers with all labels. m alone: 0; with one other: 1, 4; with two: 2
     assert (own["judge"], own["others"], own["answers"], own["left_out"]) == ("m", 6, 7, 1)
-    assert [own[f"threshold_{one}"].value for one in (100, 83, 67)] == pytest.approx([1 / 7, 3 / 7, 4 / 7])
+    thresholds = [f"threshold_{percent}" for percent in (100, 83, 67)]
+    assert [own[threshold].value for threshold in thresholds] == pytest.approx([1 / 7, 3 / 7, 4 / 7])
     [sibling] = table(result, "sibling-preference")
     # s alone: 3; with m beside it: 4 too
-    assert [sibling[f"threshold_{one}"].value for one in (100, 83, 67)] == pytest.approx([1 / 7, 2 / 7, 2 / 7])
+    assert [sibling[threshold].value for threshold in thresholds] == pytest.approx([1 / 7, 2 / 7, 2 / 7])
 
 
-def test_a_match_is_no_preference_and_a_judge_of_another_name_can_be_the_own():
+def test_a_match_is_not_a_preference_and_the_own_judge_can_have_another_name():
     samples, runs = panel(["CIIIIII", "CIIIIII"])
     samples[1] = sample("1", "gold", model="m")
     [row] = table(study(samples, runs, own={"m": "s"}), "self-preference")
     assert (row["judge"], row["answers"], row["threshold_100"].value) == ("s", 1, 0)
-
-
-def test_fewer_judges_than_six_are_said():
+    # fewer than six judges
     samples, runs = panel(["CIIIIII"])
     result = study(samples, runs[:4])
     assert "against 3 other judges" in result.warnings[-1]
@@ -250,32 +231,23 @@ def test_validated_answers_and_each_sets_own_rules():
         return answer
 
     result = of("1e3", "7", ["7", "1000"], "drop")
-    assert (result.own.exact, result.gate.exact, result.answer_type, result.model) == (
-        True,
-        False,
-        "number",
-        "not given",
-    )
+    assert (result.own.exact, result.gate.exact) == (True, False)
+    assert (result.answer_type, result.model) == ("number", "not given")
     assert of("b", "a", ["b"]).gate.exact
     assert not of("b", "a", ["b"], validated=False).gate.exact
 
 
-def test_replies_that_are_neither_word_are_failures_or_incorrect_as_the_mode_reads_them():
-    words = {
-        "a?|gold|Gold.": "CORRECT",
-        "b?|gold|gold ring": "CORRECT",
-        "c?|gold|other": "INCORRECT",
-        "d?|gold|other": "?",
-    }
+def test_replies_without_a_verdict_are_failures_or_incorrect_as_the_mode_reads_them():
+    keys = ("a?|gold|Gold.", "b?|gold|gold ring", "c?|gold|other", "d?|gold|other")
+    words = dict(zip(keys, ("CORRECT", "CORRECT", "INCORRECT", "?"), strict=True))
     engine = ScriptedEngine({f"question {key}": f"<ans>{word}</ans>" for key, word in words.items()})
     modes = {"first": QaCorrectness(), "all": QaCorrectness(judge_all=True, labels="original")}
-    result = study(
-        FOUR, [QaRun(judge=name, judgments=by_id(judge(FOUR, mode, engine))) for name, mode in modes.items()]
-    )
+    runs = [QaRun(judge=name, judgments=by_id(judge(FOUR, mode, engine))) for name, mode in modes.items()]
+    result = study(FOUR, runs)
     [row] = table(result, "scores")
-    assert (row["judge_first"].value, row["judge_first"].n) == (2 / 3, 3)
-    assert (row["judge_all"].value, row["judge_all"].n) == (2 / 4, 4)
-    assert [one["judge"] for one in table(result, "false-and-all")] == ["all"]
+    first, everything = row["judge_first"], row["judge_all"]
+    assert (first.value, first.n, everything.value, everything.n) == (2 / 3, 3, 2 / 4, 4)
+    assert [row["judge"] for row in table(result, "false-and-all")] == ["all"]
     assert table(result, "judges")[1]["read_as_incorrect"] == 1
     assert any("1 replies contain neither verdict" in warning for warning in result.warnings)
 

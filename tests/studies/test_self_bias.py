@@ -1,3 +1,6 @@
+"""`judgelm study self-bias`: data of HELM-Instruct's shape as a whole, and the released Play Favorites ratings."""
+
+import itertools
 import os
 from pathlib import Path
 
@@ -17,29 +20,25 @@ HELM = ("GPT-4", "GPT-3.5 Turbo", "Claude v1.3", "Command-Xlarge-Beta")
 QUICK = Resampling(resamples=100)
 
 
-def helm_shaped(items=40, *, annotators=1, seed=0, unlabelled=0):
+def helm_shaped(*, annotators=1, unlabelled=0):
     """Four models, two judges, scores 1 to 5, as HELM-Instruct; GPT-4 gives itself a point more where there is room."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     rows = []
-    for item in range(items):
-        for model in HELM:
-            for dimension in ("Helpfulness", "Harmlessness"):
-                shared = {"item": str(item), "dimension": dimension, "model": model, "task": "t", "check": ""}
-                shared["length"] = float(generator.integers(20, 200))
-                human = int(generator.integers(1, 6))
-                for person in range(annotators if item >= unlabelled else 0):
-                    score = min(5, human + int(generator.integers(0, 2)))
-                    rows.append(shared | {"judge": "human", "annotator": str(person), "score": score})
-                for judge in ("GPT-4", "Claude v1.3"):
-                    score = human + int(generator.integers(-1, 2)) + (judge == model == "GPT-4")
-                    rows.append(shared | {"judge": judge, "annotator": "", "score": min(5, max(1, score))})
-    frame = pd.DataFrame(rows)
-    return RatingTable(frame=frame.assign(score=frame["score"].astype(float)))
+    for item, model, dimension in itertools.product(range(40), HELM, ("Helpfulness", "Harmlessness")):
+        shared = {"item": str(item), "dimension": dimension, "model": model, "task": "t", "check": ""}
+        shared["length"] = float(generator.integers(20, 200))
+        human = int(generator.integers(1, 6))
+        for person in range(annotators if item >= unlabelled else 0):
+            score = min(5, human + int(generator.integers(0, 2)))
+            rows.append(shared | {"judge": "human", "annotator": str(person), "score": score})
+        for judge in ("GPT-4", "Claude v1.3"):
+            score = human + int(generator.integers(-1, 2)) + (judge == model == "GPT-4")
+            rows.append(shared | {"judge": judge, "annotator": "", "score": min(5, max(1, score))})
+    return RatingTable(frame=pd.DataFrame(rows).astype({"score": float}))
 
 
 def study(ratings=None, **options):
-    options = {"resampling": QUICK, "draws": 5} | options
-    return study_self_bias(ratings or helm_shaped(), SelfBiasOptions(**options))
+    return study_self_bias(ratings or helm_shaped(), SelfBiasOptions(resampling=QUICK, draws=5, **options))
 
 
 def test_data_of_helm_instructs_shape_is_studied_as_a_whole():
@@ -56,22 +55,20 @@ def test_data_of_helm_instructs_shape_is_studied_as_a_whole():
 
 def test_the_heat_map_has_a_human_row_and_a_frame_around_own_completions():
     result = study(checks=False)
-    assert {"coefficients", "slices"} <= {one.name for one in result.tables}
-    assert not {"checks", "ordinal", "length"} & {one.name for one in result.tables}
-    [found] = [one for one in result.figures if one.name == "mean-scores"]
-    assert found.rows == ("human", "Claude v1.3", "GPT-4")
-    assert found.columns == ("Claude v1.3", "Command-Xlarge-Beta", "GPT-3.5 Turbo", "GPT-4")
-    assert found.marked == {(1, 0), (2, 3)}
-    frame = helm_shaped().frame
-    mine = frame[(frame["judge"] == "human") & (frame["model"] == "GPT-4")]["score"]
-    assert found.values[0][3] == pytest.approx(mine.mean() / 5)
+    names = {part.name for part in result.tables}
+    assert names & {"coefficients", "slices", "checks", "ordinal", "length"} == {"coefficients", "slices"}
+    [figure] = [figure for figure in result.figures if figure.name == "mean-scores"]
+    assert (figure.rows, figure.columns) == (("human", "Claude v1.3", "GPT-4"), tuple(sorted(HELM)))
+    assert figure.marked == {(1, 0), (2, 3)}
+    mean = helm_shaped().frame.query("judge == 'human' and model == 'GPT-4'")["score"].mean()
+    assert figure.values[0][3] == pytest.approx(mean / 5)
 
 
 def test_several_annotators_are_measured_and_make_the_reference():
-    [first, second] = table(study(helm_shaped(annotators=3), checks=False), "annotators")
-    assert (first["dimension"], second["dimension"]) == ("Harmlessness", "Helpfulness")
-    assert 0 < first["alpha"].low < first["alpha"].value < 1
-    assert first["gold_accuracy"] is None  # no gold rows
+    rows = table(study(helm_shaped(annotators=3), checks=False), "annotators")
+    dimensions = [(row["dimension"], row["gold_accuracy"]) for row in rows]
+    assert dimensions == [("Harmlessness", None), ("Helpfulness", None)]  # no gold rows
+    assert 0 < rows[0]["alpha"].low < rows[0]["alpha"].value < 1
 
 
 def test_gold_rows_and_attention_checks_give_accuracies_and_take_no_part_in_the_fit():
@@ -79,22 +76,18 @@ def test_gold_rows_and_attention_checks_give_accuracies_and_take_no_part_in_the_
     gold = frame[frame["judge"] == "human"].assign(judge="gold")
     spoiled = frame[frame["judge"] == "GPT-4"].assign(check="reversed_words", score=1.0)
     result = study(RatingTable(frame=pd.concat([frame, gold, spoiled], ignore_index=True)), checks=False)
-    assert [row["gold_accuracy"].value for row in table(result, "annotators")] == [1.0, 1.0]
-    assert [row["passed"].value for row in table(result, "attention-checks")] == [1.0, 1.0]
+    for name, key in (("annotators", "gold_accuracy"), ("attention-checks", "passed")):
+        assert [row[key].value for row in table(result, name)] == [1.0, 1.0]
     assert (result.counts["judges"], result.counts["ratings used"]) == (2, 40 * 4 * 2 * 2)
 
 
-def test_few_labels_in_the_file_are_used_as_they_are():
+def test_few_labels_are_used_as_they_are_and_all_are_hidden_but_for_a_share():
     result = study(helm_shaped(unlabelled=30), checks=False)
     [first, _] = table(result, "few-labels")
-    assert first["truth"] is None
-    assert first["covered"] is None
-    assert first["stratified"].n == 10 * 4 * 2
+    assert (first["truth"], first["covered"], first["stratified"].n) == (None, None, 10 * 4 * 2)
     assert first["width"] < 0.9  # judges here are close to the humans
     assert result.counts["ratings without a reference"] == 30 * 4 * 2 * 2
-
-
-def test_all_labels_in_the_file_are_hidden_but_for_a_share():
+    # of all labels but a share are hidden
     [first, _] = table(study(checks=False, label_share=0.25), "few-labels")
     assert first["stratified"].n == 0.25 * 40 * 4 * 2
     assert 0 <= first["covered"].value <= 1
@@ -102,12 +95,12 @@ def test_all_labels_in_the_file_are_hidden_but_for_a_share():
 
 def test_debiased_scores_are_on_the_scale_of_the_dimension():
     frame = debiased_ratings(helm_shaped())
-    own = frame[(frame["judge"] == "GPT-4") & (frame["model"] == "GPT-4")]
+    own = frame.query("judge == 'GPT-4' and model == 'GPT-4'")
     assert np.allclose(own["score"] - own["debiased"], 5 * own["bias"])
-    assert (frame[frame["judge"] == "Claude v1.3"].query("model == 'GPT-4'")["bias"] == 0).all()
+    assert (frame.query("judge == 'Claude v1.3' and model == 'GPT-4'")["bias"] == 0).all()
 
 
-def test_slices_that_are_too_small_are_said_and_left_out():
+def test_slices_that_are_too_small_are_reported_and_left_out():
     ratings = helm_shaped()
     rare = ratings.frame.assign(task=np.where(ratings.frame["item"] == "0", "rare", "common"))
     keep = (rare["task"] == "common") | ((rare["dimension"] == "Helpfulness") & rare["model"].isin(HELM[:2]))
@@ -118,21 +111,20 @@ def test_slices_that_are_too_small_are_said_and_left_out():
     assert row["term"].startswith("no fit: self-bias: 4 ratings")
 
 
-def test_a_fit_that_did_not_converge_is_counted_and_stands_in_the_table_without_a_number(monkeypatch):
+def test_a_fit_that_did_not_converge_is_counted_and_has_no_number_in_the_table(monkeypatch):
     monkeypatch.setattr("judgelm.metrics.self_bias._MAX_STEPS", 2)
     result = study()
-    why = "the fit did not converge"
+    rows = {(row["fit"], row["term"], row["estimate"]) for row in table(result, "ordinal")}
+    why, names = "the fit did not converge", ("Harmlessness", "Helpfulness")
+    assert rows == {(f"dimension: {name}", f"no fit: {why}", None) for name in names}
     assert result.counts["fits that failed"] == 2
-    assert {(row["fit"], row["term"], row["estimate"]) for row in table(result, "ordinal")} == {
-        (f"dimension: {name}", f"no fit: {why}", None) for name in ("Harmlessness", "Helpfulness")
-    }
     assert f"No fit for dimension Harmlessness: {why}." in result.warnings
     assert not any(figure.name == "self-bias-ordinal" for figure in result.figures)
 
 
-def test_strangers_and_judges_without_completions_are_said():
+def test_unknown_families_and_judges_without_completions_are_reported():
     ratings = helm_shaped()
-    frame = ratings.frame.assign(judge=ratings.frame["judge"].replace("Claude v1.3", "Prometheus"))
+    frame = ratings.frame.replace({"judge": {"Claude v1.3": "Prometheus"}})
     result = study(RatingTable(frame=frame), checks=False)
     assert "Unknown family: Prometheus" in result.warnings[0]
     assert "Prometheus did not rate their own completions" in result.warnings[1]
@@ -147,23 +139,9 @@ def test_strangers_and_judges_without_completions_are_said():
         ({"families": {"A": ["GPT-4"], "B": ["GPT-4"]}}, "GPT-4 is in both A and B"),
     ],
 )
-def test_what_cannot_be_done_is_an_input_error(options, finding):
+def test_invalid_options_are_input_errors(options, finding):
     with pytest.raises(InputError, match=finding):
         study(checks=False, **options)
-
-
-@pytest.fixture(scope="module")
-def released():
-    """The study of the two released dimensions that are whole in the public repository; every rating is used."""
-    folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
-    if not folder:
-        pytest.skip("JUDGELM_PLAY_FAVORITES does not name the folder of the released Play Favorites data")
-    files = [Path(folder) / f"{name}.csv" for name in ("Faithfulness", "Logical correctness")]
-    options = SelfBiasOptions(other_reference="both", draws=20, resampling=QUICK)
-    result = study_self_bias(read_ratings(files), options)
-    assert (result.counts["ratings used"], result.counts["rows rejected"]) == (63222, 0)
-    assert result.warnings == ()  # every fit converged
-    return result
 
 
 def signs(result, table_name, fit=None):
@@ -177,7 +155,16 @@ def signs(result, table_name, fit=None):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_papers_findings_and_robustness_checks_on_the_released_dimensions_come_out(released):
+def test_the_papers_findings_and_robustness_checks_on_the_released_dimensions_come_out():
+    # the two released dimensions that are whole in the public repository; every rating is used
+    folder = os.environ.get("JUDGELM_PLAY_FAVORITES")
+    if not folder:
+        pytest.skip("JUDGELM_PLAY_FAVORITES does not name the folder of the released Play Favorites data")
+    files = [Path(folder) / f"{name}.csv" for name in ("Faithfulness", "Logical correctness")]
+    options = SelfBiasOptions(other_reference="both", draws=20, resampling=QUICK)
+    released = study_self_bias(read_ratings(files), options)
+    assert (released.counts["ratings used"], released.counts["rows rejected"]) == (63222, 0)
+    assert released.warnings == ()  # every fit converged
     correctness = signs(released, "slices", "dimension: Logical correctness")
     faithfulness = signs(released, "slices", "dimension: Faithfulness")
     assert all(correctness[judge] == 1 for judge in ("GPT-3.5 Turbo", "GPT-4o", "Claude 3.5 Sonnet"))

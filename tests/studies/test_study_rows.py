@@ -1,4 +1,4 @@
-"""`data_tools/study_rows.py`: the rows that it makes go through runs into studies."""
+"""`data_tools/study_rows.py`: the rows that it makes go through runs into studies; and truth files."""
 
 import json
 import runpy
@@ -10,26 +10,22 @@ import pytest
 from benchmarks.contrastive_pairs import contrastive_pair
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.rating_tables import run_ratings
-from judgelm.jsonl import read_jsonl
+from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, SelfAnswer, Shown
-from judgelm.studies.truth_file import PairTruth, truth_from_row
+from judgelm.studies.truth_file import AnswerTruth, PairTruth, by_sample, same_answer, truth_from_row
+from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.judged_items import write_run
-from tests.support.studies import write_rows
 
 SCRIPT = Path(__file__).parents[2] / "data_tools" / "study_rows.py"
 
 
 def made(capsys, *arguments):
-    """What the recipe exits with, and what it says."""
+    """The exit code and the messages of the recipe."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(SCRIPT), run_name="__main__")
     return ended.value.code, capsys.readouterr().err
-
-
-def rows(path):
-    return [row for _, row in read_jsonl(path)]
 
 
 def test_spoiled_answers_are_rated_as_attention_checks(tmp_path, capsys):
@@ -42,12 +38,10 @@ def test_spoiled_answers_are_rated_as_attention_checks(tmp_path, capsys):
     assert sample.answers == ("three two one.",)
     part = Shown(order=(0,), text="", part="conciseness", scores=(1.0,))
     judgment = Judgment(sample_id=sample.id, mode="rubric", verdict=GradeVerdict(score=0.2), shown=(part,))
-    for count, length in ((None, 3), (len, len("three two one."))):
-        options = {} if count is None else {"length": count}
+    for options, length in (({}, 3), ({"length": len}, len("three two one."))):
         [rating] = run_ratings("judge", {sample.id: judgment}, {sample.id: sample}, **options)
-        assert [rating.data[key] for key in ("check", "item", "model", "length")] == [
-            "reversed_words", "p1", "m", length,
-        ]  # fmt: skip
+        values = [rating.data[key] for key in ("check", "item", "model", "length")]
+        assert values == ["reversed_words", "p1", "m", length]
 
 
 def test_questions_are_drawn_by_answer_type(tmp_path, capsys):
@@ -58,9 +52,8 @@ def test_questions_are_drawn_by_answer_type(tmp_path, capsys):
     source, out = tmp_path / "hotpot.json", tmp_path / "out.jsonl"
     source.write_text(json.dumps(given))
     code, output = made(capsys, "questions", source, "-o", out, "--target", "80")
-    assert (code, len(rows(out))) == (0, 100)
-    assert "number     60" in output
-    assert "name     40" in output
+    assert (code, len(rows_of(out))) == (0, 100)
+    assert all(count in output for count in ("number     60", "name     40"))
 
 
 def solved(key, *answers):
@@ -69,29 +62,22 @@ def solved(key, *answers):
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ([], {"a": "B"}),  # 4 of 5 at least
-        (["--tau", "0.6", "--whole"], {"a": "I think B", "b": "I think C"}),
-    ],
+    ("options", "expected"),  # without options 4 of 5 at least
+    [([], {"a": "B"}), (["--tau", "0.6", "--whole"], {"a": "I think B", "b": "I think C"})],
 )
 def test_own_answers_that_agree_become_references(tmp_path, capsys, options, expected):
     judgments = [solved("a", "B", "B", "A", "B", "B"), solved("b", "A", "C", "C", None, "C"), solved("c", None, None)]
     run, out = write_run(tmp_path / "run.jsonl", judgments), tmp_path / "references.jsonl"
     assert made(capsys, "own-references", run, "-o", out, *options)[0] == 0
-    assert {row["id"]: row["reference"] for row in rows(out)} == expected
-    pairs = write_rows(
-        tmp_path / "k.jsonl", [{"id": key, "question": "q", "answers": ["1", "2", "3"]} for key in "abc"]
-    )
-    result = {one.id: one.reference for one in SampleStream([str(pairs)], answers=(2, None), references=str(out))}
-    assert result == dict.fromkeys("abc") | expected
+    assert {row["id"]: row["reference"] for row in rows_of(out)} == expected
+    samples = [{"id": key, "question": "q", "answers": ["1", "2", "3"]} for key in "abc"]
+    stream = SampleStream([str(write_rows(tmp_path / "k.jsonl", samples))], answers=(2, None), references=str(out))
+    assert {sample.id: sample.reference for sample in stream} == dict.fromkeys("abc") | expected
     code, output = made(capsys, "own-references", run, "-o", out)
-    assert code == 1
-    assert "is there already" in output
+    assert (code, "is there already" in output) == (1, True)
 
 
-OPTIONS = ["x", "y", "z"]
-QUESTION = {"id": "q", "question": "Which swims?", "reference": "(B)", "category": "biology", "options": OPTIONS}
+QUESTION = {"id": "q", "question": "Which swims?", "reference": "(B)", "category": "biology", "options": [*"xyz"]}
 
 
 def answer(key, text, **fields):
@@ -101,7 +87,7 @@ def answer(key, text, **fields):
 def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path, capsys):
     known, questions = write_rows(tmp_path / "known.jsonl", [QUESTION]), tmp_path / "asked.jsonl"
     assert made(capsys, "generator-prompts", known, "-o", questions)[0] == 0
-    first, second = rows(questions)
+    first, second = rows_of(questions)
     assert first["id"] == "q#concludes-B"
     assert second["id"] in ("q#concludes-A", "q#concludes-C")
     assert first["question"] == (
@@ -118,33 +104,63 @@ def test_a_generator_argues_for_both_ends_and_a_pair_of_them_is_judged(tmp_path,
     files, out = write_rows(tmp_path / "answers.jsonl", answers), tmp_path / "pairs.jsonl"
     assert made(capsys, "pairs", known, "--answers", files, "-o", out)[0] == 0
     [sample] = SampleStream([str(out)])
-    [truth] = rows(tmp_path / "pairs.truth.jsonl")
+    [truth] = rows_of(tmp_path / "pairs.truth.jsonl")
     result = truth_from_row(PairTruth, truth, "truth")
-    assert sample.answers[result.winner - 1] == "Fins. The answer is (B)."
-    assert sample.answers[2 - result.winner] == "Well. The answer is (C)."
+    assert sample.answers[:: 3 - 2 * result.winner] == ("Fins. The answer is (B).", "Well. The answer is (C).")
     assert (sample.reference, list(sample.metadata["options"])) == (None, ["x", "y", "z"])
     assert (result.id, result.answer, result.category) == (sample.id, "B", "biology")
     # told to end in C it ends in B all the same: no wrong response, no pair
     write_rows(files, [answer("q#concludes-C", "The answer is (B).")])
     code, output = made(capsys, "pairs", known, "--answers", files, "-o", tmp_path / "none.jsonl")
-    assert (code, rows(tmp_path / "none.jsonl")) == (0, [])
+    assert (code, rows_of(tmp_path / "none.jsonl")) == (0, [])
     assert "1 questions without a right or without a wrong response" in output
 
 
-def test_the_right_response_stands_in_both_places_over_many_questions():
+def test_the_right_response_is_first_or_second_whatever_the_order_of_the_responses():
     questions = [Sample(id=str(place), question="2 + 2?", answers=(), reference="4") for place in range(40)]
-    result = [contrastive_pair(one, ["So it is 4.", "So it is 5."], "number") for one in questions]
-    assert {truth["winner"] for _, truth in result} == {1, 2}
-    turned = [contrastive_pair(one, ["So it is 5.", "So it is 4."], "number") for one in questions]
-    assert result == turned  # whatever their order
+    right, wrong = "So it is 4.", "So it is 5."
+    given = [contrastive_pair(question, [right, wrong], "number") for question in questions]
+    assert {truth["winner"] for _, truth in given} == {1, 2}
+    assert given == [contrastive_pair(question, [wrong, right], "number") for question in questions]
 
 
 @pytest.mark.parametrize(
     ("change", "finding"),
     [({"options": ["x"]}, "options"), ({"reference": "D"}, "the letter of one"), ({"reference": None}, "no reference")],
 )
-def test_questions_that_cannot_be_asked_are_named(tmp_path, capsys, change, finding):
+def test_invalid_questions_are_reported(tmp_path, capsys, change, finding):
     known = write_rows(tmp_path / "known.jsonl", [QUESTION | change])
     code, output = made(capsys, "generator-prompts", known, "-o", tmp_path / "asked.jsonl")
-    assert code == 1
-    assert finding in output
+    assert (code, finding in output) == (1, True)
+
+
+ANSWER = {"id": "1", "agent": "small", "dataset": "GSM8K", "truth": True}
+PAIR = {"id": "a", "winner": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "message"),
+    [
+        (AnswerTruth, ANSWER | {"agent": None}, 't.jsonl:3: field "agent": .*got None; required fields: id, agent'),
+        (AnswerTruth, ANSWER | {"truth": 1}, 'field "truth"'),
+        (AnswerTruth, ANSWER | {"judge_correct": "yes"}, 'field "judge_correct"'),
+        (PairTruth, PAIR | {"winner": True}, 'field "winner"'),
+        (PairTruth, PAIR | {"winner": 3}, 'field "winner"'),
+    ],
+)
+def test_a_bad_field_names_place_and_way_out(kind, row, message):
+    with pytest.raises(InputError, match=message):
+        truth_from_row(kind, row, "t.jsonl:3")
+
+
+def test_further_fields_are_passed_over_and_two_truths_of_one_sample_refused():
+    full = ANSWER | {"question": "q", "judge_correct": {"big": False}, "answer": "18"}
+    assert truth_from_row(AnswerTruth, full | {"more": 1}, "t.jsonl:1") == AnswerTruth(**full)
+    with pytest.raises(InputError, match="occurs twice"):
+        by_sample([PairTruth(**PAIR)] * 2)
+
+
+@pytest.mark.parametrize(("found", "right"), [("1234", "1,234.0"), ("B", "(b)"), ("1/3", "1/3")])
+def test_one_answer_in_two_spellings(found, right):
+    assert same_answer(found, right)
+    assert not same_answer("7", right)

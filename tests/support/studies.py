@@ -9,7 +9,7 @@ from judgelm.cli.commands import add_command
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.metrics.resampling import Estimate
+from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.modes import Pairwise
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
 from judgelm.reports.study import study_files
@@ -17,6 +17,7 @@ from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import by_id
 
 FAILURE = Unparsed("off_grammar", "I cannot say")
+HOW = Resampling(resamples=200)
 
 
 def judged_pair(key, winner, **fields):
@@ -24,6 +25,16 @@ def judged_pair(key, winner, **fields):
     verdict = PairVerdict(winner=winner) if winner else None
     shown = (Shown(order=(0, 1), text="", failure=failure),)
     return Judgment(sample_id=key, mode="pair", verdict=verdict, failure=failure, **({"shown": shown} | fields))
+
+
+def both_orders(key, given, swapped, winner=1, **fields):
+    """A judgment of scores, labels or a failure (None) in each order, as shown."""
+
+    def shown(order, reply):
+        name = "failure" if reply is None else "label" if isinstance(reply, str) else "scores"
+        return Shown(order=order, text="", **{name: FAILURE if reply is None else reply})
+
+    return judged_pair(key, winner, shown=(shown((0, 1), given), shown((1, 0), swapped)), **fields)
 
 
 def graded(key, grade, mode="single"):
