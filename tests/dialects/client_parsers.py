@@ -373,9 +373,7 @@ CLIENTS = {
         "alpaca-eval-batch", of_text(lambda text: alpaca_batch(text, 5)[0]), ANNOTATION
     ),
     "alpaca_eval__lmsys_gpt4": Client(  # its assertion fails at equal scores
-        "alpaca-eval-lmsys",
-        of_text(lmsys),
-        lambda parsed: "tie" if isinstance(parsed, str) else ANNOTATION(parsed),
+        "alpaca-eval-lmsys", of_text(lmsys), lambda parsed: "tie" if isinstance(parsed, str) else ANNOTATION(parsed)
     ),
     "arena_hard_v01": Client("arena-hard", of_text(arena_first), field("games", 0, "score")),
     "arena_hard_v2": Client("arena-hard", of_text(arena_second), field("games", 0, "score")),

@@ -266,8 +266,7 @@ def test_a_choice_is_one_line_or_one_call(result, winner):
 
 
 @pytest.mark.parametrize(
-    ("folder", "wanted"),
-    [("llmbar__Vanilla_1shot", {False}), ("llmbar__CoT", {True}), ("llmbar__Swap", {True, False})],
+    ("folder", "wanted"), [("llmbar__Vanilla_1shot", {False}), ("llmbar__CoT", {True}), ("llmbar__Swap", {True, False})]
 )
 def test_which_strategy_of_llmbar_wants_an_explanation_is_seen(shared_data, folder, wanted):
     tasks = [task for _, request in requests(shared_data, folder) for _, task in recognised(request)]

@@ -207,9 +207,6 @@ def test_a_choices_reply(name):
     finding = JudgeResult(scores=(2.0, 9.0, 3.0, 4.0), draws=((2.0, 1.0, 9.0, 1.0), (2.0, 1.0, 3.0, 9.0)))
     expected = {
         "promptfoo-select-best": ("2", "3"),
-        "rewardbench-four": (
-            "Scores: 2, 1, 9 and 1 out of 10.\n\n[[C]]",
-            "Scores: 2, 1, 3 and 9 out of 10.\n\n[[D]]",
-        ),
+        "rewardbench-four": ("Scores: 2, 1, 9 and 1 out of 10.\n\n[[C]]", "Scores: 2, 1, 3 and 9 out of 10.\n\n[[D]]"),
     }
     assert rendered(name, "choice", finding, tuple("abcd"), n=2).texts == expected[name]

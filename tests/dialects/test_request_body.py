@@ -97,8 +97,7 @@ def test_every_field_is_read_up_to_its_bounds():
 
 
 @pytest.mark.parametrize(
-    ("logprobs", "read"),
-    [(None, (False, 0)), (False, (False, 0)), (True, (True, 0)), (0, (True, 0)), (5, (True, 5))],
+    ("logprobs", "read"), [(None, (False, 0)), (False, (False, 0)), (True, (True, 0)), (0, (True, 0)), (5, (True, 5))]
 )
 def test_a_plain_request_gives_the_candidates_in_place_of_the_wish(logprobs, read):
     asked = read_completion({"prompt": "q", "logprobs": logprobs})
