@@ -37,23 +37,12 @@ def test_fresh_texts_of_auto_j_come_back_or_the_split_is_doubted(texts, asking):
     assert task.doubt or (task.sample.question, *task.sample.answers) == texts
 
 
-@pytest.mark.parametrize(
-    ("prompt", "task"),
-    [
-        (
-            COMPARE.format("q", "a", "b"),
-            JudgeTask(dialect="autoj-pair", kind="pair", sample=sample_of("q", ("a", "b"))),
-        ),
-        # JudgeBench sends it without the query
-        (COMPARE.format("", "a", "b"), JudgeTask(dialect="autoj-pair", kind="pair", sample=sample_of("", ("a", "b")))),
-        (
-            GRADE.format("q", "a"),
-            JudgeTask(dialect="autoj-single", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 10.0)),
-        ),
-    ],
-)
-def test_a_prompt_of_auto_j_is_the_task_that_it_shows(prompt, task):
-    assert [found for _, found in recognised(chat(prompt))] == [task]
+def test_a_prompt_of_auto_j_is_the_task_that_it_shows():
+    for question in ("q", ""):  # JudgeBench sends it without the query
+        [(_, task)] = recognised(chat(COMPARE.format(question, "a", "b")))
+        assert task == JudgeTask(dialect="autoj-pair", kind="pair", sample=sample_of(question, ("a", "b")))
+    [(_, task)] = recognised(chat(GRADE.format("q", "a")))
+    assert task == JudgeTask(dialect="autoj-single", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 10.0))
 
 
 def test_auto_js_instructions_behind_the_data_alone_say_what_is_wanted():
@@ -122,35 +111,31 @@ def test_prometheus_grades_a_response_by_its_rubric(reference):
     assert task.doubt == AMBIGUOUS
 
 
+REFERENCE = "\n\n###Reference Answer:\nr"
+TOLD = "Given a reference answer, say"
+RUBRIC = "[Is it correct?]"
+
+
 @pytest.mark.parametrize(
-    ("request_", "sample"),
+    ("request_", "question", "second", "reference", "criterion"),
     [
+        # line ends around the rubric do not matter
         (
             chat(JUDGEBENCH.format("q", "a", "b").replace("[Is", "\n [Is").replace("ct?]", "ct?]\n") + "\n \n"),
-            sample_of("q", ("a", "b"), criterion=" [Is it correct?]"),  # line ends around the rubric do not matter
+            *("q", "b", None, f" {RUBRIC}"),
         ),
-        (
-            prometheus("q\n\n###Instruction:\nx", "a", "b"),  # a question that quotes the heading
-            sample_of("q\n\n###Instruction:\nx", ("a", "b"), criterion="[Is it correct?]"),
-        ),
-        (
-            prometheus("q", "a", "b\n\n###Reference Answer:\nr"),  # the description tells of no reference
-            sample_of("q", ("a", "b\n\n###Reference Answer:\nr"), criterion="[Is it correct?]"),
-        ),
-        (
-            changed(prometheus("q", "a", "b\n\n###Reference Answer:\nr"), "Say", "Given a reference answer, say"),
-            sample_of("q", ("a", "b"), "r", criterion="[Is it correct?]"),
-        ),
-        (
-            changed(prometheus("q", "a", "b"), "Say", "Given a reference answer, say"),  # told of, and not there
-            sample_of("q", ("a", "b"), criterion="[Is it correct?]"),
-        ),
+        # a question that quotes the heading
+        (prometheus("q\n\n###Instruction:\nx", "a", "b"), "q\n\n###Instruction:\nx", "b", None, RUBRIC),
+        # the description tells of no reference
+        (prometheus("q", "a", f"b{REFERENCE}"), "q", f"b{REFERENCE}", None, RUBRIC),
+        (changed(prometheus("q", "a", f"b{REFERENCE}"), "Say", TOLD), "q", "b", "r", RUBRIC),
+        (changed(prometheus("q", "a", "b"), "Say", TOLD), "q", "b", None, RUBRIC),  # told of, and not there
     ],
     ids=["line ends", "quoted heading", "no reference told of", "reference", "no reference there"],
 )
-def test_prometheus_pairs(request_, sample):
+def test_prometheus_pairs(request_, question, second, reference, criterion):
     [(_, task)] = recognised(request_)
-    assert task.sample == sample
+    assert task.sample == sample_of(question, ("a", second), reference, criterion=criterion)
 
 
 # Flow-Judge
@@ -216,7 +201,7 @@ def test_what_flow_judge_cannot_take_apart_is_one_text(inputs, doubted):
     assert bool(task.doubt) == doubted
 
 
-def test_flow_judges_reference_may_stand_in_the_criterion():
+def test_flow_judges_reference_may_be_in_the_criterion():
     rubric = "- Score 1: rude\n- Score 5: polite"
     criterion = "How well the response answers the question, the reference answer is:\nr"
     [(_, task)] = recognised(flowjudge("<q>", "a", rubric, criterion))
