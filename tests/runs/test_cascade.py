@@ -121,19 +121,17 @@ def test_joining_again_writes_nothing_and_a_judgment_that_has_changed_is_added(c
 
 def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
     run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-    large = tmp_path / "out.large.jsonl"
-    rows = rows_of(large)
+    rows = rows_of(tmp_path / "out.large.jsonl")
     rows[0]["hashes"]["question"] = "0" * 16
-    write_rows(large, rows)
+    write_rows(tmp_path / "out.large.jsonl", rows)
     with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": texts differ from'):
         join_runs(cascade)
 
 
 def test_another_band_is_another_cascade(cascade):
     run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-    wider = replace(cascade, band=(0.2, 0.8))
     with pytest.raises(RunError, match=r"cascade\.band: was \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
-        run(wider, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+        run(replace(cascade, band=(0.2, 0.8)), ScriptedEngine(SMALL), ScriptedEngine(LARGE))
 
 
 def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade):
