@@ -164,13 +164,10 @@ def test_the_steps_asked_for_are_three_texts(shared_data):
         steps = json.loads(text)["steps"]
         assert [type(step) for step in steps] == [str] * 3
         assert text == json.dumps({"steps": steps}, separators=separators)  # promptfoo's prompt wants it minified
-
-
-def test_deepevals_criterion_is_found_where_it_asks_for_steps(shared_data):
-    request = next(request for item, request in requests(shared_data, "deepeval_geval_openai") if item["aux"])
-    [(_, task)] = recognised(chat(request.messages[0].text + " \n"))
-    criterion = "Determine whether the actual output is factually correct and answers the input."
-    assert task.sample == sample_of("", (), criterion=criterion)
+        if folder.startswith("deepeval"):
+            [(_, task)] = recognised(chat(request.messages[0].text + " \n"))
+            criterion = "Determine whether the actual output is factually correct and answers the input."
+            assert task.sample == sample_of("", (), criterion=criterion)
 
 
 # promptfoo
@@ -223,18 +220,15 @@ def ragas(kind, given, instruction="Judge it.", *, schema=None):
     )
 
 
-@pytest.mark.parametrize(
-    ("folder", "criterion"),
-    [
+def test_ragas_criterion_is_found(shared_data):
+    for folder, criterion in (
         ("ragas_aspect_critic_langchain", "Is the response factually correct?"),
         ("ragas_simple_criteria_langchain", "Score 0 to 5 by similarity to reference"),
         ("ragas_rubrics_langchain", "score1_description: bad"),
-    ],
-)
-def test_ragas_criterion_is_found(shared_data, folder, criterion):
-    [(_, task)] = recognised(next(requests(shared_data, folder))[1])
-    assert task.sample.metadata["criterion"].split("\n")[0] == criterion
-    assert task.doubt == ""  # escaped texts cannot imitate the prompt
+    ):
+        [(_, task)] = recognised(next(requests(shared_data, folder))[1])
+        assert task.sample.metadata["criterion"].split("\n")[0] == criterion
+        assert task.doubt == ""  # escaped texts cannot imitate the prompt
 
 
 @pytest.mark.parametrize(
@@ -391,23 +385,19 @@ def test_openevals_reasoning_says_how_likely_the_criterion_is_met():
         assert reasoning == f"Fulfilled with probability {likely}. Thus, the score should be: true."
 
 
-def test_openevals_choices_have_a_scale_of_their_own(refilled):
+def test_openevals_scale_prompt_and_tags_are_the_users(refilled):
+    text = "Is it rude?\n\n<example>\n<inputs>\nq\n</inputs>\n\n<outputs>\na\n</outputs>\n</example>\n"
+    schema = refilled("openevals_bool_openaiclient", answers=["a"]).schema
+    [(_, task)] = recognised(chat(("system", "Be brief."), text, schema=schema))
+    assert (task.sample.question, task.sample.answers) == ("q", ("a",))
+    assert task.sample.metadata["criterion"].startswith("Is it rude?")
     score = {"type": "number", "enum": [5, 1, 3], "description": "criteria in the prompt are met"}
-    request = replace(
-        refilled("openevals_continuous_langchain", answers=["a"]), schema={"properties": {"score": score}}
-    )
+    request = refilled("openevals_continuous_langchain", answers=["a"])
+    request = replace(request, schema={"properties": {"score": score}})
     [(_, task)] = recognised(request)
     assert task.scale == (1, 5)
     # 7.5 of 1 to 10 is 3.89 of 1 to 5
     assert rendered(request, JudgeResult(scores=(7.5,))).texts == ('{"score": 3.0}',)
-
-
-def test_openevals_prompts_and_tags_are_the_users(refilled):
-    text = "Is it rude?\n\n<example>\n<inputs>\nq\n</inputs>\n\n<outputs>\na\n</outputs>\n</example>\n"
-    own = chat(("system", "Be brief."), text, schema=refilled("openevals_bool_openaiclient", answers=["a"]).schema)
-    [(_, task)] = recognised(own)
-    assert (task.sample.question, task.sample.answers) == ("q", ("a",))
-    assert task.sample.metadata["criterion"].startswith("Is it rude?")
 
 
 @pytest.mark.parametrize(

@@ -58,20 +58,20 @@ def test_auto_js_instructions_behind_the_data_alone_say_what_is_wanted():
 # PandaLM
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
-def test_a_prompt_of_judgebenchs_pandalm_may_end_in_any_number_of_lines(end):
+def test_a_prompt_of_judgebenchs_pandalm_may_end_in_any_number_of_lines():
     # the format's fixed lines; JudgeBench's template loses the last line end, and its client puts one back
     text = (
         "Below are two responses for a given task. The task is defined by the Instruction. Evaluate the responses and "
         "generate a reference answer for the task.\n\n### Instruction:\nq\n\n### Response 1:\na\n\n### Response 2:\n"
-        f"b\n\n### Evaluation:{end}"
+        "b\n\n### Evaluation:"
     )
-    request = chat(("prompt", text), plain=True)
-    [(_, task)] = recognised(request)
-    assert task == JudgeTask(dialect="pandalm", kind="pair", sample=sample_of("q", ("a", "b")))
-    [(_, task)] = recognised(changed(request, "\na\n", "\na\n\n### Response 2:\nx\n"))
-    assert task.doubt == AMBIGUOUS
-    assert recognised(chat(("prompt", text + "1"), plain=True)) == []
+    for end in ("", "\n", "\n\n"):
+        request = chat(("prompt", text + end), plain=True)
+        [(_, task)] = recognised(request)
+        assert task == JudgeTask(dialect="pandalm", kind="pair", sample=sample_of("q", ("a", "b")))
+        [(_, task)] = recognised(changed(request, "\na\n", "\na\n\n### Response 2:\nx\n"))
+        assert task.doubt == AMBIGUOUS
+        assert recognised(chat(("prompt", text + end + "1"), plain=True)) == []
 
 
 # Prometheus; how JudgeBench words the task is free, and the headings are the format's
@@ -187,18 +187,13 @@ def test_one_of_flow_judges_inputs_is_the_question(inputs, question, reference, 
     assert task.sample.metadata.get("inputs") == others
 
 
-@pytest.mark.parametrize(
-    ("inputs", "doubted"),
-    [
-        ("\n".join(f"<t{place}>\nx\n</t{place}>" for place in range(33)), False),
-        ("<q>\n" + "\n</q>\n<q>\n" * 3000 + "\n</q>no tag", True),
-    ],
-    ids=["33 tags", "a flood of tags"],
-)
-def test_what_flow_judge_cannot_take_apart_is_one_text(inputs, doubted):
-    [(_, task)] = recognised(flowjudge(inputs, "a"))
-    assert task.sample == sample_of(inputs, ("a",), criterion=f"Is it polite?\n\n{SCORES_0_1}")
-    assert bool(task.doubt) == doubted
+def test_what_flow_judge_cannot_take_apart_is_one_text():
+    many = "\n".join(f"<t{place}>\nx\n</t{place}>" for place in range(33))
+    flood = "<q>\n" + "\n</q>\n<q>\n" * 3000 + "\n</q>no tag"
+    for inputs, doubted in ((many, False), (flood, True)):
+        [(_, task)] = recognised(flowjudge(inputs, "a"))
+        assert task.sample == sample_of(inputs, ("a",), criterion=f"Is it polite?\n\n{SCORES_0_1}")
+        assert bool(task.doubt) == doubted
 
 
 def test_flow_judges_reference_may_be_in_the_criterion():
@@ -207,11 +202,8 @@ def test_flow_judges_reference_may_be_in_the_criterion():
     [(_, task)] = recognised(flowjudge("<q>", "a", rubric, criterion))
     assert task.sample == sample_of("<q>", ("a",), "r", criterion=f"{criterion}\n\n{rubric}")
     assert (task.kind, task.scale, task.doubt) == ("grade", (1.0, 5.0), "")
-
-
-@pytest.mark.parametrize("rubric", ["Be strict.", "- Score 1: all of them"])  # one score leaves nothing to choose
-def test_a_rubric_of_flow_judge_needs_scores(rubric):
-    assert recognised(flowjudge("<query>\nq\n</query>", "a", rubric)) == []
+    for without_scores in ("Be strict.", "- Score 1: all of them"):  # one score leaves nothing to choose
+        assert recognised(flowjudge("<query>\nq\n</query>", "a", without_scores)) == []
 
 
 # G-Eval
