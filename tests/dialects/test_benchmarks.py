@@ -95,16 +95,12 @@ def test_words_come_from_the_second_line_on_where_there_is_room():
     assert len(tight) <= 16
 
 
-@pytest.mark.parametrize(
-    ("request_", "name"),
-    [
-        (reviewed(review("q", "a", "b", "Give a Python tuple containing the score of each.")), "alpaca-eval-lmsys"),
-        (chat(f"{CHECKING}\n{review('q', 'a', 'b')}\n\n### Response:"), "judgelm"),  # its prompt as a chat
-    ],
-)
-def test_a_line_of_scores_may_be_wanted_in_other_ways(request_, name):
-    [(dialect, task)] = recognised(request_)
-    assert (dialect.name, task.sample.question, task.sample.answers, task.doubt) == (name, "q", ("a", "b"), "")
+def test_a_line_of_scores_may_be_wanted_in_other_ways():
+    tuples = reviewed(review("q", "a", "b", "Give a Python tuple containing the score of each."))
+    as_chat = chat(f"{CHECKING}\n{review('q', 'a', 'b')}\n\n### Response:")
+    for request, name in ((tuples, "alpaca-eval-lmsys"), (as_chat, "judgelm")):
+        [(dialect, task)] = recognised(request)
+        assert (dialect.name, task.sample.question, task.sample.answers, task.doubt) == (name, "q", ("a", "b"), "")
 
 
 def test_judgelms_reference_is_what_stands_above_the_first_answer():
@@ -391,8 +387,6 @@ def test_four_answers_are_chosen_from_where_four_are_offered(refilled):
     system, user = refilled("rewardbench_v2_four", question="q", answers=["a", "b", "c", "d"]).messages
     assert recognised(chat(("system", system.text.replace('"[[D]]"', '"[[E]]"')), user.text), "rewardbench-four") == []
     assert recognised(chat(("system", system.text), user.text, user.text)) == []
-
-
-def test_a_query_that_quotes_its_heading_stays_whole(refilled):
+    # a query that quotes its heading stays whole
     [(_, task)] = recognised(refilled("rewardbench_v1_ratings", question="q\n\n[Query]\nr", answers=["a"]))
     assert task.sample.question == "q\n\n[Query]\nr"

@@ -247,12 +247,10 @@ def test_a_choice_is_one_line_or_one_call(result, winner):
 # LLMBar
 
 
-@pytest.mark.parametrize(
-    ("folder", "wanted"), [("llmbar__Vanilla_1shot", {False}), ("llmbar__CoT", {True}), ("llmbar__Swap", {True, False})]
-)
-def test_which_strategy_of_llmbar_wants_an_explanation_is_seen(shared_data, folder, wanted):
-    tasks = [task for _, request in requests(shared_data, folder) for _, task in recognised(request)]
-    assert {task.facts["explanation"] for task in tasks} == wanted
+def test_which_strategy_of_llmbar_wants_an_explanation_is_seen(shared_data):
+    for strategy, wanted in (("Vanilla_1shot", {False}), ("CoT", {True}), ("Swap", {True, False})):
+        captured = requests(shared_data, f"llmbar__{strategy}")
+        assert {task.facts["explanation"] for _, request in captured for _, task in recognised(request)} == wanted
 
 
 def test_an_instruction_that_quotes_llmbars_headings_stays_whole(shared_data, refilled):
@@ -279,16 +277,13 @@ def prepared_and_judging(shared_data, folder):
     return item, reply, judging
 
 
-@pytest.mark.parametrize("folder", ["llmbar__Metrics", "llmbar__Metrics_Reference"])
-def test_questions_of_another_judge_are_the_criterion_and_our_own_are_none(shared_data, folder):
-    item, reply, judging = prepared_and_judging(shared_data, folder)
-    [(_, task)] = recognised(judging)
-    assert task.sample.metadata == {"criterion": item["aux_replies"][0]}
-    [(_, task)] = recognised(changed(judging, item["aux_replies"][0], reply))
-    assert (task.sample.answers, task.sample.metadata) == (tuple(item["answers"]), {})
-
-
-def test_our_own_reference_is_no_reference(shared_data):
+def test_questions_and_references_of_another_judge_are_used_and_our_own_are_not(shared_data):
+    for folder in ("llmbar__Metrics", "llmbar__Metrics_Reference"):
+        item, reply, judging = prepared_and_judging(shared_data, folder)
+        [(_, task)] = recognised(judging)
+        assert task.sample.metadata == {"criterion": item["aux_replies"][0]}
+        [(_, task)] = recognised(changed(judging, item["aux_replies"][0], reply))
+        assert (task.sample.answers, task.sample.metadata) == (tuple(item["answers"]), {})
     item, reply, judging = prepared_and_judging(shared_data, "llmbar__Reference")
     shown = "strong AI assistant:\n"
     [(_, task)] = recognised(changed(judging, shown + item["aux_replies"][0], shown + reply))

@@ -57,14 +57,11 @@ def test_what_was_spent_on_an_unknown_run_is_not_guessed(tmp_path):
         spent_usd(tmp_path / "out.jsonl", PRICES)
 
 
-def test_prices_come_in_twos():
+def test_prices_come_in_twos_and_ids_that_look_like_prompts_are_refused():
+    with pytest.raises(InputError, match="#reference and #swapped are reserved"):
+        list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
     assert prices_of({}) is None
     assert prices_of({"price_in": 0, "price_out": 1.5}) == Prices(prompt=0, reply=1.5)
     for given in ({"price_in": 1}, {"price_in": "1", "price_out": 2}, {"price_in": -1, "price_out": 2}):
         with pytest.raises(ConfigError, match="set both price_in and price_out"):
             prices_of(given)
-
-
-def test_ids_that_look_like_prompts_are_refused():
-    with pytest.raises(InputError, match="#reference and #swapped are reserved"):
-        list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
