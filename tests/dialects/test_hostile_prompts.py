@@ -86,7 +86,8 @@ def test_captured_requests_full_of_their_own_borders_are_recognised_in_linear_ti
     for path in sorted(shared_data.glob("dialects/*/requests.jsonl")):
         for item, request in captures.requests(shared_data, path.parent.name):
             answer = item["answers"][-1] if isinstance(item, dict) and item.get("answers") else None
-            known = catalog.recognise(request) if answer and any(answer in message.text for message in request.messages) else None
+            is_shown = answer and any(answer in message.text for message in request.messages)
+            known = catalog.recognise(request) if is_shown else None
             if known is None:
                 continue
             texts = sorted(map(re.escape, filter(None, (item["question"], *item["answers"]))), key=len, reverse=True)

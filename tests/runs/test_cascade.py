@@ -119,8 +119,10 @@ def test_joining_again_writes_nothing_and_a_judgment_that_has_changed_is_added(c
     assert read_judgments(tmp_path / "out.jsonl")["p3"].decided_by == "small"
 
 
-def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
+def test_other_texts_and_another_band_are_another_cascade(cascade, tmp_path):
     run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+    with pytest.raises(RunError, match=r"cascade\.band: was \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
+        run(replace(cascade, band=(0.2, 0.8)), ScriptedEngine(SMALL), ScriptedEngine(LARGE))
     rows = rows_of(tmp_path / "out.large.jsonl")
     rows[0]["hashes"]["question"] = "0" * 16
     write_rows(tmp_path / "out.large.jsonl", rows)
@@ -128,24 +130,15 @@ def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
         join_runs(cascade)
 
 
-def test_another_band_is_another_cascade(cascade):
-    run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-    with pytest.raises(RunError, match=r"cascade\.band: was \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
-        run(replace(cascade, band=(0.2, 0.8)), ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-
-
-def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade):
+def test_an_engine_without_probabilities_and_the_output_of_one_judge_are_refused(cascade):
     look = cascade.refuse_without_probabilities()
     hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
     with pytest.raises(ConfigError, match=r"small: the engine returns no probabilities.*--engine transformers"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
     with pytest.raises(ConfigError, match="gave no probabilities"):  # and on a rerun, which judges nothing again
         cascade.unsure()
-
-
-def test_the_output_of_one_judge_is_left_alone(cascade):
     run_batch(cascade.job, Pairwise(), ScriptedEngine({"*": "8 2\n"}), hooks=BatchHooks())
-    with pytest.raises(RunError, match="not the output of a cascade"):
+    with pytest.raises(RunError, match="not the output of a cascade"):  # a single judge's output is left alone
         cascade.check_out()
     replace(cascade, job=replace(cascade.job, overwrite=True)).check_out()
 

@@ -177,7 +177,7 @@ def test_a_repaired_reply_is_a_judgment_and_the_summary_shows_repairs_retries_an
     assert "cost │ 0.0125 USD" in text
 
 
-def test_the_python_door_refuses_repairs_where_no_grammar_is_to_be_had():
+def test_python_callers_cannot_ask_for_repairs_without_grammars():
     with (
         Judge("dunno", engine="scripted") as judge,
         pytest.raises(ConfigError, match="needs grammars, which the scripted engine lacks"),
