@@ -72,9 +72,8 @@ def alpaca_function(choice):
     calls = choice["message"].get("tool_calls")
     text = calls[0]["function"]["arguments"] if calls else choice["message"]["content"]
     try:
-        ranks = {
-            row["model"]: row["rank"] for row in json.loads(re.sub(r"^```json\n|\n```$", "", text))["ordered_models"]
-        }
+        rows = json.loads(re.sub(r"^```json\n|\n```$", "", text))["ordered_models"]
+        ranks = {row["model"]: row["rank"] for row in rows}
     except (ValueError, KeyError, TypeError):
         return None
     return ranks["m"] if ranks["m"] in (1, 2) else None
@@ -373,9 +372,7 @@ CLIENTS = {
         "alpaca-eval-batch", of_text(lambda text: alpaca_batch(text, 5)[0]), ANNOTATION
     ),
     "alpaca_eval__lmsys_gpt4": Client(  # its assertion fails at equal scores
-        "alpaca-eval-lmsys",
-        of_text(lmsys),
-        lambda parsed: "tie" if isinstance(parsed, str) else ANNOTATION(parsed),
+        "alpaca-eval-lmsys", of_text(lmsys), lambda parsed: "tie" if isinstance(parsed, str) else ANNOTATION(parsed)
     ),
     "arena_hard_v01": Client("arena-hard", of_text(arena_first), field("games", 0, "score")),
     "arena_hard_v2": Client("arena-hard", of_text(arena_second), field("games", 0, "score")),
@@ -393,15 +390,16 @@ CLIENTS = {
     "judgelm_prompt_only": Client("judgelm", SCORES),
     "judgelm_ref_prompt_only": Client("judgelm-reference", SCORES),
     "lighteval_mtbench_flowjudge_openai": Client("flowjudge", of_text(lighteval_flowjudge)),
-    "lighteval_simpleqa_litellm": Client("simpleqa", SIMPLEQA),
-    "lighteval_simpleqa_openai": Client("simpleqa", SIMPLEQA),
+    **dict.fromkeys(("lighteval_simpleqa_litellm", "lighteval_simpleqa_openai"), Client("simpleqa", SIMPLEQA)),
     "llmbar__CoT": Client("llmbar-choice", of_text(llmbar_claim), SHOWN_FIRST),
     "llmbar__Vanilla": Client("llmbar-choice", of_text(llmbar_choice), SHOWN_FIRST),
     "pandalm_prompt_only": Client("pandalm", of_text(pandalm), lambda parsed: parsed or "tie"),
-    "prometheus_absolute": Client("prometheus-absolute", of_text(prometheus_grade)),
-    "prometheus_absolute_ref": Client("prometheus-absolute", of_text(prometheus_grade)),
-    "prometheus_relative": Client("prometheus-relative", PROMETHEUS, A_B.get),
-    "prometheus_relative_ref": Client("prometheus-relative", PROMETHEUS, A_B.get),
+    **dict.fromkeys(
+        ("prometheus_absolute", "prometheus_absolute_ref"), Client("prometheus-absolute", of_text(prometheus_grade))
+    ),
+    **dict.fromkeys(
+        ("prometheus_relative", "prometheus_relative_ref"), Client("prometheus-relative", PROMETHEUS, A_B.get)
+    ),
     "promptfoo_closedqa": Client("promptfoo-closedqa", of_text(promptfoo_closed_qa), field("pass")),
     "promptfoo_factuality": Client("promptfoo-factuality", of_text(promptfoo_factuality), field("pass")),
     "promptfoo_g_eval": Client("promptfoo-g-eval", of_text(promptfoo_g_eval), lambda parsed: 10 * parsed["score"]),
@@ -430,18 +428,13 @@ CLIENTS = {
     "rewardbench_v2_four": Client(
         "rewardbench-four", first_of({f"[[{letter}]]": place for letter, place in PLACES.items()}), PLACES.get
     ),
-    "rewardbench_v2_ratings": Client("rewardbench-ratings", RATING),
-    "rewardbench_v2_ratings_ties": Client("rewardbench-ratings", RATING),
+    **dict.fromkeys(("rewardbench_v2_ratings", "rewardbench_v2_ratings_ties"), Client("rewardbench-ratings", RATING)),
     "vicuna_review": Client("vicuna-review", SCORES),
 }
 for form in ("", "_math", "_mt", "_math_mt"):
-    pair = first_of({"[[A]]": 1, "[[B]]": 2, "[[C]]": "tie"})
-    CLIENTS[f"fastchat_pair{form}"] = Client(
-        f"fastchat-pair{form.replace('_', '-')}", pair, field("g1_winner", conclusions=WINNERS)
-    )
-    CLIENTS[f"fastchat_single{form}"] = Client(
-        f"fastchat-single{form.replace('_', '-')}", of_text(fastchat_rating), field()
-    )
+    pair, name = first_of({"[[A]]": 1, "[[B]]": 2, "[[C]]": "tie"}), form.replace("_", "-")
+    CLIENTS[f"fastchat_pair{form}"] = Client(f"fastchat-pair{name}", pair, field("g1_winner", conclusions=WINNERS))
+    CLIENTS[f"fastchat_single{form}"] = Client(f"fastchat-single{name}", of_text(fastchat_rating), field())
 for cot in ("", "cot_"):
     for start in ("alpaca_eval__weighted_alpaca_eval_", "alpaca_eval__alpaca_eval_clf_"):
         identifier = partial(alpaca_identifier, weighted="weighted" in start, last=bool(cot))

@@ -7,67 +7,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgelm.dialects.catalog import DIALECTS
+from tests.dialects.client_parsers import CLIENTS
 from tests.support.captures import last_turn, recognised, requests
 
-# dialect, kind of verdict, scale: the folders of captured requests
-CLIENTS = {
-    ("alpaca-eval-lmsys", "pair", None): "alpaca_eval__lmsys_gpt4",
-    ("alpaca-eval-ranking", "pair", None): "alpaca_eval__alpaca_eval_gpt4",
-    ("alpaca-eval-function", "pair", None): "alpaca_eval__alpaca_eval_gpt4_turbo_fn "
-    "alpaca_eval__alpaca_eval_cot_gpt4_turbo_fn",
-    ("alpaca-eval-identifier", "pair", None): "alpaca_eval__alpaca_eval_clf_gpt4_turbo "
-    "alpaca_eval__alpaca_eval_clf_cot_gpt4_turbo alpaca_eval__weighted_alpaca_eval_gpt4_turbo "
-    "alpaca_eval__weighted_alpaca_eval_cot_gpt4_turbo",
-    ("arena-hard", "pair", None): "arena_hard_v01 arena_hard_v2",
-    ("deepeval-geval", "grade", (0.0, 10.0)): "deepeval_geval_localmodel deepeval_geval_openai",
-    ("fastchat-pair", "pair", None): "fastchat_pair",
-    ("fastchat-pair-math", "pair", None): "fastchat_pair_math",
-    ("fastchat-pair-mt", "pair", None): "fastchat_pair_mt",
-    ("fastchat-pair-math-mt", "pair", None): "fastchat_pair_math_mt",
-    ("fastchat-single", "grade", (1.0, 10.0)): "fastchat_single",
-    ("fastchat-single-math", "grade", (1.0, 10.0)): "fastchat_single_math",
-    ("fastchat-single-mt", "grade", (1.0, 10.0)): "fastchat_single_mt",
-    ("fastchat-single-math-mt", "grade", (1.0, 10.0)): "fastchat_single_math_mt",
-    ("flowjudge", "label", (0.0, 1.0)): "flowjudge_response_correctness_binary_prompt_only",
-    ("flowjudge", "grade", (1.0, 5.0)): "flowjudge_response_faithfulness_5point_prompt_only "
-    "lighteval_mtbench_flowjudge_openai",
-    ("geval", "grade", (1.0, 5.0)): "geval_original_coh geval_original_con geval_original_rel",
-    ("geval", "grade", (1.0, 3.0)): "geval_original_flu",
-    ("inspect-model-graded-fact", "label", None): "inspect_model_graded_fact",
-    ("inspect-model-graded-qa", "label", None): "inspect_model_graded_qa inspect_model_graded_qa_partial",
-    ("judgelm", "pair", None): "judgelm_prompt_only",
-    ("judgelm-reference", "pair", None): "judgelm_ref_prompt_only",
-    ("llmbar-choice", "pair", None): "llmbar__CoT llmbar__Metrics llmbar__Metrics_Reference llmbar__Reference "
-    "llmbar__Swap llmbar__Swap_CoT llmbar__Vanilla llmbar__Vanilla_1shot llmbar__Vanilla_NoRules",
-    ("llmbar-rating", "grade", (0.0, 9.0)): "llmbar__Rating llmbar__Rating_Metrics_Reference llmbar__Rating_NoRules",
-    ("openevals", "label", None): "openevals_bool_langchain openevals_bool_openaiclient openevals_noreason_langchain",
-    ("openevals", "grade", (0.0, 1.0)): "openevals_choices_langchain openevals_continuous_langchain",
-    ("pandalm", "pair", None): "pandalm_prompt_only",
-    ("prometheus-absolute", "grade", (1.0, 5.0)): "prometheus_absolute prometheus_absolute_ref",
-    ("prometheus-relative", "pair", None): "prometheus_relative prometheus_relative_ref rewardbench_v1_prometheus",
-    ("promptfoo-closedqa", "label", None): "promptfoo_closedqa",
-    ("promptfoo-factuality", "label", None): "promptfoo_factuality",
-    ("promptfoo-g-eval", "grade", (0, 10)): "promptfoo_g_eval",
-    ("promptfoo-llm-rubric", "label", None): "promptfoo_llm_rubric",
-    ("promptfoo-select-best", "pair", None): "promptfoo_select_best",
-    ("ragas-aspect-critic", "label", None): "ragas_aspect_critic_langchain",
-    ("ragas-discrete", "label", None): "ragas_discrete_instructor",
-    ("ragas-rubrics", "grade", (1.0, 5.0)): "ragas_rubrics_langchain",
-    ("ragas-simple-criteria", "grade", (0.0, 5.0)): "ragas_simple_criteria_langchain",
-    ("rewardbench-atla", "pair", None): "rewardbench_v1_atla",
-    ("rewardbench-con-j", "pair", None): "rewardbench_v1_conj",
-    ("rewardbench-four", "choice", None): "rewardbench_v2_four",
-    ("rewardbench-offsetbias", "pair", None): "rewardbench_v1_offsetbias",
-    ("rewardbench-pair", "pair", None): "rewardbench_v1_pair",
-    ("rewardbench-pair-multi-turn", "pair", None): "rewardbench_v1_pair_mt",
-    ("rewardbench-ratings", "grade", (1.0, 10.0)): "rewardbench_v1_ratings rewardbench_v2_ratings "
-    "rewardbench_v2_ratings_ties",
-    ("rewardbench-rise", "pair", None): "rewardbench_v1_rise",
-    ("simpleqa", "label", None): "lighteval_simpleqa_litellm lighteval_simpleqa_openai",
-    ("vicuna-review", "pair", None): "vicuna_review",
+KINDS = {
+    ("pair", None): "alpaca-eval-lmsys alpaca-eval-ranking alpaca-eval-function alpaca-eval-identifier arena-hard "
+    "fastchat-pair fastchat-pair-math fastchat-pair-mt fastchat-pair-math-mt judgelm judgelm-reference llmbar-choice "
+    "pandalm prometheus-relative promptfoo-select-best rewardbench-atla rewardbench-con-j rewardbench-offsetbias "
+    "rewardbench-pair rewardbench-pair-multi-turn rewardbench-rise vicuna-review",
+    ("choice", None): "rewardbench-four",
+    ("label", None): "inspect-model-graded-fact inspect-model-graded-qa openevals promptfoo-closedqa "
+    "promptfoo-factuality promptfoo-llm-rubric ragas-aspect-critic ragas-discrete simpleqa",
+    ("grade", (0.0, 5.0)): "ragas-simple-criteria",
+    ("grade", (0.0, 9.0)): "llmbar-rating",
+    ("grade", (0.0, 10.0)): "deepeval-geval promptfoo-g-eval",
+    ("grade", (1.0, 5.0)): "flowjudge geval prometheus-absolute ragas-rubrics",
+    ("grade", (1.0, 10.0)): "fastchat-single fastchat-single-math fastchat-single-mt fastchat-single-math-mt "
+    "rewardbench-ratings",
 }
-FOLDERS = {folder: task for task, folders in CLIENTS.items() for folder in folders.split()}
+"""The dialects by kind of verdict and scale."""
+OTHER_SCALES = {
+    "flowjudge_response_correctness_binary_prompt_only": ("label", (0.0, 1.0)),
+    "geval_original_flu": ("grade", (1.0, 3.0)),
+    "openevals_choices_langchain": ("grade", (0.0, 1.0)),
+    "openevals_continuous_langchain": ("grade", (0.0, 1.0)),
+}
+WITHOUT_REPLIES = {
+    "llmbar-choice": "Metrics Metrics_Reference Reference Swap Swap_CoT Vanilla_1shot Vanilla_NoRules",
+    "llmbar-rating": "Rating Rating_Metrics_Reference Rating_NoRules",
+}
 BATCH = "alpaca_eval__alpaca_farm_greedy_gpt4"
+DIALECT_OF = {
+    folder: client.dialect
+    for folder, client in CLIENTS.items()
+    if not folder.startswith(("judgebench_", "autoj_")) and folder != BATCH
+} | {f"llmbar__{strategy}": dialect for dialect, names in WITHOUT_REPLIES.items() for strategy in names.split()}
+KIND_OF = {dialect: kind for kind, dialects in KINDS.items() for dialect in dialects.split()}
+FOLDERS = {folder: (name, *OTHER_SCALES.get(folder, KIND_OF[name])) for folder, name in DIALECT_OF.items()}
+WITH_CRITERION = (
+    "prometheus_absolute_ref", "prometheus_relative", "flowjudge_response_correctness_binary_prompt_only",
+    "promptfoo_closedqa", "promptfoo_g_eval", "promptfoo_llm_rubric", "promptfoo_select_best",
+)  # fmt: skip
 NO_QUESTION = ("geval_original_flu", "promptfoo_llm_rubric", "promptfoo_select_best")
 """Folders whose prompts do not show the question."""
 
@@ -111,8 +91,7 @@ def judged(shared_data, folder):
 def test_every_captured_folder_is_in_the_table(shared_data):
     folders = {path.parent.name for path in shared_data.glob("dialects/*/requests.jsonl")}
     assert folders == {*FOLDERS, BATCH}
-    names = [dialect.name for dialect in DIALECTS]
-    assert len(set(names)) == len(names)
+    assert len({dialect.name for dialect in DIALECTS}) == len(DIALECTS)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -122,6 +101,16 @@ def test_each_captured_prompt_is_of_its_dialect_alone_and_split_to_the_byte(shar
         assert (task.dialect, task.kind, task.scale) == FOLDERS[folder]
         sample = task.sample
         assert (sample.question, [*sample.answers], sample.reference) == texts_shown(folder, item)
+        if folder in WITH_CRITERION:
+            assert str(sample.metadata["criterion"]).startswith(item.get("criteria") or item["rubric"])
+        if folder.startswith("pandalm"):
+            assert sample.metadata.get("input", "") == item["input"]
+        if folder.endswith("_mt"):
+            referenced = folder.startswith("fastchat")
+            assert [(turn["question"], turn["answers"], turn["reference"]) for turn in sample.metadata["turns"]] == [
+                (turn["question"], turn.get("answers") or [turn["answer"]], turn["reference"] if referenced else None)
+                for turn in item["turns"]
+            ]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -136,23 +125,8 @@ def test_fresh_texts_come_back_or_the_split_is_doubted(shared_data, refilled, fo
     request = refilled(folder, question=question if shows_question else None, answers=answers, reference=reference)
     [(_, task)] = recognised(request)
     assert task.dialect == FOLDERS[folder][0]
-    found = (task.sample.question, [*task.sample.answers], task.sample.reference)
-    assert task.doubt or found[:2] == (question, answers)
-    assert task.doubt or reference is None or found[2] == reference
-
-
-def test_the_turns_of_dialogues_are_found(shared_data):
-    for folder in [folder for folder in FOLDERS if folder.endswith("_mt")]:
-        for item, request in requests(shared_data, folder):
-            [(_, task)] = recognised(request)
-            assert task.sample.metadata["turns"] == [
-                {
-                    "question": turn["question"],
-                    "answers": turn.get("answers") or [turn["answer"]],
-                    "reference": turn["reference"] if folder.startswith("fastchat") else None,
-                }
-                for turn in item["turns"]
-            ]
+    assert task.doubt or (task.sample.question, [*task.sample.answers]) == (question, answers)
+    assert task.doubt or reference is None or task.sample.reference == reference
 
 
 def test_a_batch_is_taken_apart_into_its_examples(shared_data):
@@ -166,37 +140,20 @@ def test_a_batch_is_taken_apart_into_its_examples(shared_data):
 @pytest.mark.parametrize(
     ("start", "dialect"),
     [
-        ("llmbar__", "llmbar-preparation"),
+        ("llmbar_", "llmbar-preparation"),
         ("deepeval_", "deepeval-geval-steps"),
         ("promptfoo_", "promptfoo-g-eval-steps"),
     ],
 )
 def test_requests_before_the_judging_one_are_prepared(shared_data, start, dialect):
-    found = [
-        [(task.dialect, task.kind) for _, task in recognised(request)]
+    preparing = [
+        request
         for folder in FOLDERS
         if folder.startswith(start)
         for item, request in requests(shared_data, folder)
         if item.get("aux")
     ]
-    assert found
-    assert all(tasks == [(dialect, "prepare")] for tasks in found)
-
-
-@pytest.mark.parametrize(
-    "folder",
-    [
-        *("prometheus_absolute_ref", "prometheus_relative", "flowjudge_response_correctness_binary_prompt_only"),
-        *("promptfoo_closedqa", "promptfoo_g_eval", "promptfoo_llm_rubric", "promptfoo_select_best"),
-    ],
-)
-def test_the_rubric_is_the_criterion(shared_data, folder):
-    for item, request in judged(shared_data, folder):
+    assert preparing
+    for request in preparing:
         [(_, task)] = recognised(request)
-        assert str(task.sample.metadata["criterion"]).startswith(item.get("criteria") or item["rubric"])
-
-
-def test_inputs_beside_question_and_reference_are_kept(shared_data):
-    for item, request in judged(shared_data, "pandalm_prompt_only"):
-        [(_, task)] = recognised(request)
-        assert task.sample.metadata.get("input", "") == item["input"]
+        assert (task.dialect, task.kind) == (dialect, "prepare")

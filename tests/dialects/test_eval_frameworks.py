@@ -116,11 +116,8 @@ def test_texts_that_start_deepevals_sections_leave_doubt():
     assert (task.sample.question, task.sample.answers) == ("q", ("a\n\nInput:\nb",))
     assert task.sample.metadata["criterion"] == "1. Look."
     assert task.doubt == "a text contains the line that introduces the first field"
-
-
-def test_deepevals_strict_form_may_end_in_blank_lines():
     [message] = STRICT.messages
-    [(_, task)] = recognised(chat(message.text + " \n"))
+    [(_, task)] = recognised(chat(message.text + " \n"))  # it may end in blank lines
     assert (task.dialect, task.doubt) == ("deepeval-geval-strict", "")
 
 
@@ -160,38 +157,28 @@ def test_deepevals_token_of_the_grade_carries_the_grades_of_one_per_cent_and_mor
     assert {len(token.candidates) for token in fewest} == {1}
 
 
-@pytest.mark.parametrize(
-    ("folder", "separators"), [("deepeval_geval_openai", (", ", ": ")), ("promptfoo_g_eval", (",", ":"))]
-)
-def test_the_steps_asked_for_are_three_texts(shared_data, folder, separators):
-    request = next(request for item, request in requests(shared_data, folder) if item["aux"])
-    [text] = rendered(request, JudgeResult()).texts
-    steps = json.loads(text)["steps"]
-    assert [type(step) for step in steps] == [str] * 3
-    assert text == json.dumps({"steps": steps}, separators=separators)  # promptfoo's prompt wants it minified
-
-
-def test_deepevals_criterion_is_found_where_it_asks_for_steps(shared_data):
-    request = next(request for item, request in requests(shared_data, "deepeval_geval_openai") if item["aux"])
-    [(_, task)] = recognised(chat(request.messages[0].text + " \n"))
-    criterion = "Determine whether the actual output is factually correct and answers the input."
-    assert task.sample == sample_of("", (), criterion=criterion)
+def test_the_steps_asked_for_are_three_texts(shared_data):
+    for folder, separators in (("deepeval_geval_openai", (", ", ": ")), ("promptfoo_g_eval", (",", ":"))):
+        request = next(request for item, request in requests(shared_data, folder) if item["aux"])
+        [text] = rendered(request, JudgeResult()).texts
+        steps = json.loads(text)["steps"]
+        assert [type(step) for step in steps] == [str] * 3
+        assert text == json.dumps({"steps": steps}, separators=separators)  # promptfoo's prompt wants it minified
+        if folder.startswith("deepeval"):
+            [(_, task)] = recognised(chat(request.messages[0].text + " \n"))
+            criterion = "Determine whether the actual output is factually correct and answers the input."
+            assert task.sample == sample_of("", (), criterion=criterion)
 
 
 # promptfoo
 
 
-@pytest.mark.parametrize(
-    ("result", "verdict"),
-    [
-        (JudgeResult(correct=0.12346), (False, 0.1235)),
-        (JudgeResult(scores=(8.2,)), (True, 1.0)),  # 0.8 of 0 to 1: the grade alone is no probability
-        (JudgeResult(scores=(3.0,)), (False, 0.0)),
-    ],
-)
-def test_promptfoos_score_of_a_rubric_is_the_probability_or_the_verdict(refilled, result, verdict):
-    row = json.loads(rendered(refilled("promptfoo_llm_rubric", answers=["a"]), result).texts[0])
-    assert (row["pass"], row["score"]) == verdict
+def test_promptfoos_score_of_a_rubric_is_the_probability_or_the_verdict(refilled):
+    request = refilled("promptfoo_llm_rubric", answers=["a"])
+    # 8.2 is 0.8 of 0 to 1: the grade alone is not a probability
+    results = JudgeResult(correct=0.12346), JudgeResult(scores=(8.2,)), JudgeResult(scores=(3.0,))
+    rows = [json.loads(rendered(request, result).texts[0]) for result in results]
+    assert [(row["pass"], row["score"]) for row in rows] == [(False, 0.1235), (True, 1.0), (False, 0.0)]
 
 
 def compared(*texts):
@@ -211,10 +198,10 @@ def test_promptfoos_texts_to_choose_from_come_out_or_are_doubted(texts):
     assert task.kind == ("pair" if len(task.sample.answers) == 2 else "choice")
 
 
-@pytest.mark.parametrize(("count", "taken"), [(1, False), (2, True), (64, True), (65, False)])
-def test_promptfoo_compares_up_to_64_texts(count, taken):
-    answers = [task.sample.answers for _, task in recognised(compared(*["a"] * count))]
-    assert answers == ([("a",) * count] if taken else [])
+def test_promptfoo_compares_2_to_64_texts():
+    for count in (1, 2, 64, 65):
+        answers = [task.sample.answers for _, task in recognised(compared(*["a"] * count))]
+        assert answers == ([("a",) * count] if 2 <= count <= 64 else [])
 
 
 def test_a_text_that_imitates_the_next_one_stays_whole():
@@ -233,18 +220,15 @@ def ragas(kind, given, instruction="Judge it.", *, schema=None):
     )
 
 
-@pytest.mark.parametrize(
-    ("folder", "criterion"),
-    [
+def test_ragas_criterion_is_found(shared_data):
+    for folder, criterion in (
         ("ragas_aspect_critic_langchain", "Is the response factually correct?"),
         ("ragas_simple_criteria_langchain", "Score 0 to 5 by similarity to reference"),
         ("ragas_rubrics_langchain", "score1_description: bad"),
-    ],
-)
-def test_ragas_criterion_is_found(shared_data, folder, criterion):
-    [(_, task)] = recognised(next(requests(shared_data, folder))[1])
-    assert task.sample.metadata["criterion"].split("\n")[0] == criterion
-    assert task.doubt == ""  # escaped texts cannot imitate the prompt
+    ):
+        [(_, task)] = recognised(next(requests(shared_data, folder))[1])
+        assert task.sample.metadata["criterion"].split("\n")[0] == criterion
+        assert task.doubt == ""  # escaped texts cannot imitate the prompt
 
 
 @pytest.mark.parametrize(
@@ -298,20 +282,19 @@ def test_ragas_question_and_contexts_are_those_given(given, question, context):
 
 
 @pytest.mark.parametrize(
-    ("given", "schema"),
+    "request_",
     [
-        ('{"response": "a"}', '{"title": "AnotherOutput"}'),
-        ('{"response": "a"}', '{"title": ["AspectCriticOutput"]}'),
-        ('{"response": "a"}', "{}"),
-        ('{"response": "a"}', '["AspectCriticOutput"]'),
-        ('{"response": "a"}', "no JSON"),
-        ('["response", "a"]', None),
-        ("no JSON", None),
-        ('{"user_input": "q"}', None),  # a whole dialogue has no one answer
+        *(
+            ragas("AspectCriticOutput", '{"response": "a"}', schema=schema)
+            for schema in ('{"title": "AnotherOutput"}', '{"title": ["AspectCriticOutput"]}', "{}", "no JSON")
+        ),
+        ragas("AspectCriticOutput", '{"response": "a"}', schema='["AspectCriticOutput"]'),
+        # a whole dialogue has not one answer
+        *(ragas("AspectCriticOutput", given) for given in ('["response", "a"]', "no JSON", '{"user_input": "q"}')),
     ],
 )
-def test_what_has_not_ragas_schema_or_no_answer_is_not_taken(given, schema):
-    assert recognised(ragas("AspectCriticOutput", given, schema=schema)) == []
+def test_requests_without_ragas_schema_or_an_answer_are_not_recognised(request_):
+    assert recognised(request_) == []
 
 
 def discrete(prompt, schema=None):
@@ -396,41 +379,25 @@ def test_openevals_prompts_that_look_for_a_fault_are_turned_round(prompts, schem
         assert [openevals_row(prompt, schema, result)["score"] for result in (GOOD, BAD, EVEN)] == scores
 
 
-@pytest.mark.parametrize(
-    ("prompt", "result", "reasoning"),
-    [
-        (
-            FAULTS["TOXICITY"],
-            JudgeResult(correct=0.2),
-            "Fulfilled with probability 0.8. Thus, the score should be: true.",
-        ),
-        *(
-            (prompt, JudgeResult(correct=0.9), "Fulfilled with probability 0.9. Thus, the score should be: true.")
-            for prompt in OTHERS.values()
-        ),
-    ],
-)
-def test_openevals_reasoning_says_how_likely_the_criterion_is_met(prompt, result, reasoning):
-    assert openevals_row(prompt, BOOLEAN, result)["reasoning"] == reasoning
+def test_openevals_reasoning_says_how_likely_the_criterion_is_met():
+    for prompt, correct, likely in ((FAULTS["TOXICITY"], 0.2, 0.8), *((each, 0.9, 0.9) for each in OTHERS.values())):
+        reasoning = openevals_row(prompt, BOOLEAN, JudgeResult(correct=correct))["reasoning"]
+        assert reasoning == f"Fulfilled with probability {likely}. Thus, the score should be: true."
 
 
-def test_openevals_choices_have_a_scale_of_their_own(refilled):
+def test_openevals_scale_prompt_and_tags_are_the_users(refilled):
+    text = "Is it rude?\n\n<example>\n<inputs>\nq\n</inputs>\n\n<outputs>\na\n</outputs>\n</example>\n"
+    schema = refilled("openevals_bool_openaiclient", answers=["a"]).schema
+    [(_, task)] = recognised(chat(("system", "Be brief."), text, schema=schema))
+    assert (task.sample.question, task.sample.answers) == ("q", ("a",))
+    assert task.sample.metadata["criterion"].startswith("Is it rude?")
     score = {"type": "number", "enum": [5, 1, 3], "description": "criteria in the prompt are met"}
-    request = replace(
-        refilled("openevals_continuous_langchain", answers=["a"]), schema={"properties": {"score": score}}
-    )
+    request = refilled("openevals_continuous_langchain", answers=["a"])
+    request = replace(request, schema={"properties": {"score": score}})
     [(_, task)] = recognised(request)
     assert task.scale == (1, 5)
     # 7.5 of 1 to 10 is 3.89 of 1 to 5
     assert rendered(request, JudgeResult(scores=(7.5,))).texts == ('{"score": 3.0}',)
-
-
-def test_openevals_prompts_and_tags_are_the_users(refilled):
-    text = "Is it rude?\n\n<example>\n<inputs>\nq\n</inputs>\n\n<outputs>\na\n</outputs>\n</example>\n"
-    own = chat(("system", "Be brief."), text, schema=refilled("openevals_bool_openaiclient", answers=["a"]).schema)
-    [(_, task)] = recognised(own)
-    assert (task.sample.question, task.sample.answers) == ("q", ("a",))
-    assert task.sample.metadata["criterion"].startswith("Is it rude?")
 
 
 @pytest.mark.parametrize(
@@ -440,10 +407,12 @@ def test_openevals_prompts_and_tags_are_the_users(refilled):
         {"type": "array"},
         {"properties": {"city": {"type": "string"}}},
         {"properties": {"score": {"type": "boolean", "description": "whether it is good"}}},
-        {"properties": {"score": {"type": "string", "description": MET}}},
         *(
-            {"properties": {"score": {"type": "number", "enum": enum, "description": MET}}}
-            for enum in (["low", "high"], [False, True], "01")
+            {"properties": {"score": {"description": MET, **score}}}
+            for score in (
+                {"type": "string"},
+                *({**NUMBER, "enum": enum} for enum in (["low", "high"], [False, True], "01")),
+            )
         ),
     ],
 )
@@ -451,15 +420,9 @@ def test_another_schema_is_not_openevals(schema):
     assert recognised(replace(openevals("Say.", BOOLEAN), schema=schema)) == []
 
 
-def test_a_prompt_without_openevals_tags_or_function_is_not_taken(refilled):
+def test_prompts_without_their_fixed_parts_are_not_recognised(refilled):
     request = refilled("openevals_bool_langchain", answers=["a"])
     assert recognised(changed(request, "<output>", "<o>")) == recognised(replace(request, tools=())) == []
-
-
-# inspect_ai
-
-
-def test_instructions_that_want_another_mark_are_not_inspects(refilled):
     assert recognised(changed(refilled("inspect_model_graded_qa", answers=["a"]), "GRADE: ", "MARK: ")) == []
 
 
@@ -469,27 +432,28 @@ CALL = "<tool_call>\n<name>find_order</name>\n</tool_call>"
 STEPS = f"<user>\nWhere is order 7?\n</user>\n\n<assistant>\n{CALL}\n</assistant>"
 
 
-def agentevals(trajectory, reference=None, *, before="Grade it.\n\n", after="\n"):
+def agentevals(trajectory, reference=None, *, after="\n"):
     shown = "" if reference is None else f"<reference_trajectory>\n{reference}\n</reference_trajectory>\n\nActual:\n\n"
-    text = f"{before}{shown}<trajectory>\n{trajectory}\n</trajectory>{after}"
-    return chat(
-        text, schema={"properties": {"reasoning": {"type": "string"}, "score": {"description": MET, **BOOLEAN}}}
-    )
+    schema = {"properties": {"reasoning": {"type": "string"}, "score": {"description": MET, **BOOLEAN}}}
+    return chat(f"Grade it.\n\n{shown}<trajectory>\n{trajectory}\n</trajectory>{after}", schema=schema)
 
 
-def test_agentevals_trajectory_is_the_answer_and_the_users_first_text_the_question():
-    [(dialect, task)] = recognised(agentevals(STEPS))
+@pytest.mark.parametrize(
+    ("trajectory", "question", "reference"),
+    [
+        (STEPS, "Where is order 7?", None),
+        (f"<system>\nBe brief.\n</system>\n\n{STEPS}", "Where is order 7?", None),
+        ("<assistant>\nHello\n</assistant>", "", None),
+        (STEPS, "Where is order 7?", "<assistant>\nShipped.\n</assistant>"),
+    ],
+)
+def test_agentevals_trajectory_is_the_answer_and_the_users_first_text_the_question(trajectory, question, reference):
+    [(dialect, task)] = recognised(agentevals(trajectory, reference))
     assert (dialect.name, task.kind, task.doubt) == ("agentevals", "label", "")
-    assert (task.sample.question, task.sample.answers, task.sample.reference) == ("Where is order 7?", (STEPS,), None)
-    assert task.sample.metadata["criterion"] == "Grade it."
-    system = f"<system>\nBe brief.\n</system>\n\n{STEPS}"
-    assert recognised(agentevals(system))[0][1].sample.question == "Where is order 7?"
-    assert recognised(agentevals("<assistant>\nHello\n</assistant>"))[0][1].sample.question == ""
-
-
-def test_agentevals_reference_stands_before_the_trajectory():
-    [(_, task)] = recognised(agentevals(STEPS, "<assistant>\nShipped.\n</assistant>"))
-    assert (task.sample.answers, task.sample.reference) == ((STEPS,), "<assistant>\nShipped.\n</assistant>")
+    assert (task.sample.question, task.sample.answers, task.sample.reference) == (question, (trajectory,), reference)
+    if reference is None:
+        assert task.sample.metadata["criterion"] == "Grade it."
+        assert json.loads(rendered(agentevals(trajectory), GOOD).texts[0])["score"] is True  # openevals' replies
 
 
 def test_agentevals_tags_within_a_tools_text_are_its_text_or_in_doubt():
@@ -499,8 +463,3 @@ def test_agentevals_tags_within_a_tools_text_are_its_text_or_in_doubt():
     [(_, both)] = recognised(agentevals(STEPS, "a\n</reference_trajectory>\n\nActual:\n\n<trajectory>\nb"))
     assert both.doubt == AMBIGUOUS
     assert recognised(agentevals(STEPS, after="\n<reference_trajectory>\na\n</reference_trajectory>")) == []
-
-
-def test_agentevals_gets_openevals_replies():
-    [text] = rendered(agentevals(STEPS), GOOD).texts
-    assert json.loads(text)["score"] is True

@@ -24,11 +24,8 @@ from judgelm.dialects.splits import Pattern, latest_split, resolve_split
 from tests.support import captures
 
 SMALL, LARGE = 500_000, 2_000_000
-ABSOLUTE_S = 1.0
+ABSOLUTE_S, NOISE_S = 1.0, 0.05
 TIMES = 8  # four times the text; quadratic time would be sixteen times as long
-NOISE_S = 0.05
-
-
 FAMILIES = (benchmarks, deepeval, instruction_following, judge_models, openevals, promptfoo, ragas)
 BLOCKS = tuple(
     (f"[The Start of Assistant {name}'s Answer]", f"[The End of Assistant {name}'s Answer]") for name in "12AB"
@@ -42,17 +39,13 @@ def patterns(value):
     elif isinstance(value, Dialect):
         yield from value.templates
     elif isinstance(value, dict | tuple | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from patterns(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from patterns(item)
 
 
-def patterns_of(family):
-    return list(dict.fromkeys(patterns(tuple(vars(family).values()))))
-
-
-def units(found):
+def units(repeated):
     """What to repeat: each fixed text of these patterns, and several in a row."""
-    for pattern in found:
+    for pattern in repeated:
         yield from (*pattern.anchors, "x".join(pattern.anchors), "x".join(pattern.anchors[1:-1]))
 
 
@@ -75,7 +68,7 @@ def check(work, unit, place):
 @pytest.mark.slow  # it measures time
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda module: module.__name__)
 def test_a_text_full_of_its_own_borders_is_split_in_linear_time(family):
-    for pattern in patterns_of(family):
+    for pattern in dict.fromkeys(patterns(tuple(vars(family).values()))):
         ways = [lambda text, by=pattern: by.split(text)]
         if not pattern.anywhere:
             ways += [
@@ -91,18 +84,19 @@ def test_a_text_full_of_its_own_borders_is_split_in_linear_time(family):
 @pytest.mark.slow
 def test_captured_requests_full_of_their_own_borders_are_recognised_in_linear_time(shared_data):
     for path in sorted(shared_data.glob("dialects/*/requests.jsonl")):
-        for item, asked in captures.requests(shared_data, path.parent.name):
+        for item, request in captures.requests(shared_data, path.parent.name):
             answer = item["answers"][-1] if isinstance(item, dict) and item.get("answers") else None
-            known = catalog.recognise(asked) if answer and any(answer in one.text for one in asked.messages) else None
+            is_shown = answer and any(answer in message.text for message in request.messages)
+            known = catalog.recognise(request) if is_shown else None
             if known is None:
                 continue
             texts = sorted(map(re.escape, filter(None, (item["question"], *item["answers"]))), key=len, reverse=True)
-            pieces = [piece for one in asked.messages for piece in re.split("|".join(texts), one.text)]
+            pieces = [piece for message in request.messages for piece in re.split("|".join(texts), message.text)]
             for unit in dict.fromkeys(filter(None, (*pieces, *units(known[0].templates)))):
-                check(lambda text: recognise_with(asked, answer, text), unit, path.parent.name)  # noqa: B023
+                check(lambda text: recognise_with(request, answer, text), unit, path.parent.name)  # noqa: B023
             break
 
 
-def recognise_with(asked, answer, text):
-    messages = tuple(replace(one, text=one.text.replace(answer, text, 1)) for one in asked.messages)
-    return catalog.recognise(replace(asked, messages=messages))
+def recognise_with(request, answer, text):
+    messages = tuple(replace(message, text=message.text.replace(answer, text, 1)) for message in request.messages)
+    return catalog.recognise(replace(request, messages=messages))

@@ -60,22 +60,18 @@ def test_a_function_is_called_with_the_ranks(result, winner, explains):
 
 
 def test_an_explanation_in_a_call_is_cut_to_the_room_that_there_is():
-    def explained(room):
-        result = JudgeResult(winner=1, scores=(8.0, 6.0), reason="Short words.")
-        reply = rendered(FUNCTION, result, tools=offered("f", explains=True), max_tokens=room)
-        return json.loads(reply.arguments)["concise_explanation"]
-
+    result = JudgeResult(winner=1, scores=(8.0, 6.0), reason="Short words.")
     whole = "Scores: 8 and 6 out of 10. Short words."
     ranks = json.dumps({"ordered_models": [{"model": "m", "rank": 1}, {"model": "M", "rank": 2}]})
-    assert explained(None) == whole
-    assert explained(len(ranks) + 30 + len(whole)) == whole  # 30 characters are left to the field
-    assert explained(len(ranks) + 30 + len(whole) - 1) == whole[:-1]
-    assert explained(1) == ""
+    room = len(ranks) + 30 + len(whole)  # 30 characters are left to the field
+    for max_tokens, explanation in ((None, whole), (room, whole), (room - 1, whole[:-1]), (1, "")):
+        reply = rendered(FUNCTION, result, tools=offered("f", explains=True), max_tokens=max_tokens)
+        assert json.loads(reply.arguments)["concise_explanation"] == explanation
 
 
-@pytest.mark.parametrize(("forced", "called"), [("one", "one"), ("two", "two"), (None, "one")])
-def test_of_two_fitting_functions_the_forced_one_is_called(forced, called):
-    assert rendered(FUNCTION, FIRST, tools=offered("one", "two"), forced_tool=forced).tool == called
+def test_of_two_fitting_functions_the_forced_one_is_called():
+    for forced, called in (("one", "one"), ("two", "two"), (None, "one")):
+        assert rendered(FUNCTION, FIRST, tools=offered("one", "two"), forced_tool=forced).tool == called
 
 
 @given(chance=st.floats(0, 1), explains=st.booleans())
@@ -147,14 +143,15 @@ def batch_of(*examples, first=1):
 
 
 def test_a_batch_is_the_task_that_it_shows():
-    def task(sample, *batch):
-        return JudgeTask(dialect="alpaca-eval-batch", kind="pair", sample=sample, facts={"batch": batch})
-
     first, second = sample_of("q", ("a", "b")), sample_of("r", ("c", "d"))
-    turns = tuple({"question": one.question, "answers": one.answers, "reference": None} for one in (first, second))
-    of_two = task(sample_of("q", ("a", "b"), batch=turns), first, second)
-    assert [found for _, found in recognised(batch_of(("q", "a", "b"), ("r", "c", "d"), first=3))] == [of_two]
-    assert [found for _, found in recognised(batch_of(("q", "a", "b")))] == [task(first, first)]
+    turns = tuple({"question": each.question, "answers": each.answers, "reference": None} for each in (first, second))
+    of_two = sample_of("q", ("a", "b"), batch=turns)
+    for request, sample, batch in (
+        (batch_of(("q", "a", "b"), ("r", "c", "d"), first=3), of_two, (first, second)),
+        (batch_of(("q", "a", "b")), first, (first,)),
+    ):
+        [(_, task)] = recognised(request)
+        assert task == JudgeTask(dialect="alpaca-eval-batch", kind="pair", sample=sample, facts={"batch": batch})
 
 
 def test_a_batch_whose_texts_hold_its_borders_is_split_at_the_first_start_and_in_doubt_within():
@@ -165,9 +162,8 @@ def test_a_batch_whose_texts_hold_its_borders_is_split_at_the_first_start_and_in
     assert task.doubt == AMBIGUOUS
 
 
-@pytest.mark.parametrize(("size", "taken"), [(1, True), (64, True), (65, False)])
-def test_a_batch_has_up_to_64_examples(size, taken):
-    assert len(recognised(batch_of(*[("q", "a", "b")] * size))) == taken
+def test_a_batch_has_up_to_64_examples():
+    assert [len(recognised(batch_of(*[("q", "a", "b")] * size))) for size in (1, 64, 65)] == [1, 1, 0]
 
 
 def test_each_example_of_a_batch_goes_by_its_own_winner():
@@ -180,37 +176,27 @@ def test_each_example_of_a_batch_goes_by_its_own_winner():
 
 # AlpacaEval's annotators with a worked example, whose requests are not captured: their templates, rebuilt
 
-EXAMPLE = "## Instruction:\nGive a description\n\n## Output {a}:\nA doctor.\n\n## Output {b}:\nA joker.\n\n"
+EXAMPLE = (
+    "Select the output {a} or {b} that best matches the given instruction.\n\n# Example:\n## Instruction:\n"
+    "Give a description\n\n## Output {a}:\nA doctor.\n\n## Output {b}:\nA joker.\n\n"
+)
+REAL = "# Task:\nNow is the real task, do not explain your answer, just say"
 TEMPLATES = {
-    "alpaca-eval-choice": (
-        "Select the output (a) or (b) that best matches the given instruction.\n\n# Example:\n"
-        + EXAMPLE.format(a="(a)", b="(b)")
-        + "## Which is best, Output (a) or Output (b)?\nOutput (a)\n\nHere the answer is Output (a).\n\n# Task:\n"
-        "Now is the real task, do not explain your answer, just say Output (a) or Output (b).\n\n## Instruction:\n"
-        "<q>\n\n## Output (a):\n<1>\n\n## Output (b):\n<2>\n\n## Which is best, Output (a) or Output (b)?"
-    ),
-    "alpaca-eval-letter": (
-        "Select the output A or B that best matches the given instruction.\n\n# Example:\n"
-        + EXAMPLE.format(a="A", b="B")
-        + "## Which is best, A or B?\nA\n\nHere the answer is A.\n\n# Task:\nNow is the real task, do not explain your "
-        "answer, just say A or B.\n\n## Instruction:\n<q>\n\n## Output A:\n<1>\n\n## Output B:\n<2>\n\n"
-        "## Which is best, A or B?"
-    ),
-    "alpaca-eval-letter explained": (
-        "Select the output A or B that best matches the given instruction.\n\n# Example:\n"
-        + EXAMPLE.format(a="A", b="B")
-        + "## Concise explanation followed by `A` or `B`\n\n### Concise explanation\nA is better.\n\n"
-        "### Which is best, `A` or `B`?\nA\n\n# Task:\nNow is the real task.\n\n## Instruction:\n<q>\n\n"
-        "## Output `A`:\n<1>\n\n## Output `B`:\n<2>\n\n## Concise explanation followed by `A` or `B`\n\n"
-        "### Concise explanation"
-    ),
-    "alpaca-eval-ranking": (  # `aviary`
-        "You are given a prompt and a list of responses\nfrom several models in Python dictionary format.\n\n"
-        "The prompt is: <q>\nThe responses are: [\n{'model': model_1, 'result': <1> },\n"
-        "{'model': model_2, 'result': <2> },\n]\n\nPlease rank the responses by quality, and return a list of the "
-        "model\nnames and ranks\n\nThink step by step and give me this quality ranking"
-    ),
-}
+    "alpaca-eval-choice": EXAMPLE.format(a="(a)", b="(b)") + "## Which is best, Output (a) or Output (b)?\nOutput (a)"
+    f"\n\nHere the answer is Output (a).\n\n{REAL} Output (a) or Output (b).\n\n## Instruction:\n<q>\n\n## Output (a):"
+    "\n<1>\n\n## Output (b):\n<2>\n\n## Which is best, Output (a) or Output (b)?",
+    "alpaca-eval-letter": EXAMPLE.format(a="A", b="B") + "## Which is best, A or B?\nA\n\nHere the answer is A.\n\n"
+    f"{REAL} A or B.\n\n## Instruction:\n<q>\n\n## Output A:\n<1>\n\n## Output B:\n<2>\n\n## Which is best, A or B?",
+    "alpaca-eval-letter explained": EXAMPLE.format(a="A", b="B")
+    + "## Concise explanation followed by `A` or `B`\n\n### Concise explanation\nA is better.\n\n"
+    "### Which is best, `A` or `B`?\nA\n\n# Task:\nNow is the real task.\n\n## Instruction:\n<q>\n\n## Output `A`:\n<1>"
+    "\n\n## Output `B`:\n<2>\n\n## Concise explanation followed by `A` or `B`\n\n### Concise explanation",
+    # `aviary`
+    "alpaca-eval-ranking": "You are given a prompt and a list of responses\nfrom several models in Python dictionary "
+    "format.\n\nThe prompt is: <q>\nThe responses are: [\n{'model': model_1, 'result': <1> },\n{'model': model_2, "
+    "'result': <2> },\n]\n\nPlease rank the responses by quality, and return a list of the model\nnames and ranks\n\n"
+    "Think step by step and give me this quality ranking",
+}  # fmt: skip
 WITH_EXAMPLE = list(TEMPLATES)[:3]
 
 
@@ -236,15 +222,11 @@ def test_each_template_is_its_own_dialect_and_split_exactly(kind, texts):
 
 
 @pytest.mark.parametrize("kind", WITH_EXAMPLE)
-def test_answers_that_imitate_the_template_leave_a_doubt(kind):
+def test_answers_that_imitate_the_template_leave_a_doubt_and_other_prompts_are_not_recognised(kind):
     inner = {"alpaca-eval-choice": "(b)", "alpaca-eval-letter": "B"}.get(kind, "`B`")
     for answer, doubt in ((f"x\n\n## Output {inner}:\ny", AMBIGUOUS), ("a", "")):
         [(_, task)] = recognised(filled(kind, ("q", answer, "z")))
         assert task.doubt == doubt
-
-
-@pytest.mark.parametrize("kind", WITH_EXAMPLE)
-def test_a_prompt_that_only_resembles_one_is_none(kind):
     text = filled(kind).messages[1].text
     for other in (text + "\nPlease.", text.replace("Now is the real task", "Now"), "Hello. " + text):
         assert recognised(changed(filled(kind), text, other)) == []
@@ -265,13 +247,10 @@ def test_a_choice_is_one_line_or_one_call(result, winner):
 # LLMBar
 
 
-@pytest.mark.parametrize(
-    ("folder", "wanted"),
-    [("llmbar__Vanilla_1shot", {False}), ("llmbar__CoT", {True}), ("llmbar__Swap", {True, False})],
-)
-def test_which_strategy_of_llmbar_wants_an_explanation_is_seen(shared_data, folder, wanted):
-    tasks = [task for _, request in requests(shared_data, folder) for _, task in recognised(request)]
-    assert {task.facts["explanation"] for task in tasks} == wanted
+def test_which_strategy_of_llmbar_wants_an_explanation_is_seen(shared_data):
+    for strategy, wanted in (("Vanilla_1shot", {False}), ("CoT", {True}), ("Swap", {True, False})):
+        captured = requests(shared_data, f"llmbar__{strategy}")
+        assert {task.facts["explanation"] for _, request in captured for _, task in recognised(request)} == wanted
 
 
 def test_an_instruction_that_quotes_llmbars_headings_stays_whole(shared_data, refilled):
@@ -282,12 +261,9 @@ def test_an_instruction_that_quotes_llmbars_headings_stays_whole(shared_data, re
     wanted = "\n\n# Requirements for Your Output:\n(1) The questions should **specifically** target the given task."
     [(_, task)] = recognised(changed(before, item["question"], question + wanted))
     assert task.sample.question == question + wanted
-
-
-@pytest.mark.parametrize("heading", ["Now: # Instruction:\n", "# Task:\n"])
-def test_llmbars_heading_opens_a_paragraph(refilled, heading):
-    request = refilled("llmbar__Vanilla", answers=["a", "b"])
-    assert recognised(changed(request, "# Instruction:\n", heading)) == []
+    vanilla = refilled("llmbar__Vanilla", answers=["a", "b"])  # its heading opens a paragraph
+    assert recognised(changed(vanilla, "# Instruction:\n", "Now: # Instruction:\n")) == []
+    assert recognised(changed(vanilla, "# Instruction:\n", "# Task:\n")) == []
 
 
 def prepared_and_judging(shared_data, folder):
@@ -301,16 +277,13 @@ def prepared_and_judging(shared_data, folder):
     return item, reply, judging
 
 
-@pytest.mark.parametrize("folder", ["llmbar__Metrics", "llmbar__Metrics_Reference"])
-def test_questions_of_another_judge_are_the_criterion_and_our_own_are_none(shared_data, folder):
-    item, reply, judging = prepared_and_judging(shared_data, folder)
-    [(_, task)] = recognised(judging)
-    assert task.sample.metadata == {"criterion": item["aux_replies"][0]}
-    [(_, task)] = recognised(changed(judging, item["aux_replies"][0], reply))
-    assert (task.sample.answers, task.sample.metadata) == (tuple(item["answers"]), {})
-
-
-def test_our_own_reference_is_no_reference(shared_data):
+def test_questions_and_references_of_another_judge_are_used_and_our_own_are_not(shared_data):
+    for folder in ("llmbar__Metrics", "llmbar__Metrics_Reference"):
+        item, reply, judging = prepared_and_judging(shared_data, folder)
+        [(_, task)] = recognised(judging)
+        assert task.sample.metadata == {"criterion": item["aux_replies"][0]}
+        [(_, task)] = recognised(changed(judging, item["aux_replies"][0], reply))
+        assert (task.sample.answers, task.sample.metadata) == (tuple(item["answers"]), {})
     item, reply, judging = prepared_and_judging(shared_data, "llmbar__Reference")
     shown = "strong AI assistant:\n"
     [(_, task)] = recognised(changed(judging, shown + item["aux_replies"][0], shown + reply))

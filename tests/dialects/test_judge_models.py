@@ -37,23 +37,12 @@ def test_fresh_texts_of_auto_j_come_back_or_the_split_is_doubted(texts, asking):
     assert task.doubt or (task.sample.question, *task.sample.answers) == texts
 
 
-@pytest.mark.parametrize(
-    ("prompt", "task"),
-    [
-        (
-            COMPARE.format("q", "a", "b"),
-            JudgeTask(dialect="autoj-pair", kind="pair", sample=sample_of("q", ("a", "b"))),
-        ),
-        # JudgeBench sends it without the query
-        (COMPARE.format("", "a", "b"), JudgeTask(dialect="autoj-pair", kind="pair", sample=sample_of("", ("a", "b")))),
-        (
-            GRADE.format("q", "a"),
-            JudgeTask(dialect="autoj-single", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 10.0)),
-        ),
-    ],
-)
-def test_a_prompt_of_auto_j_is_the_task_that_it_shows(prompt, task):
-    assert [found for _, found in recognised(chat(prompt))] == [task]
+def test_a_prompt_of_auto_j_is_the_task_that_it_shows():
+    for question in ("q", ""):  # JudgeBench sends it without the query
+        [(_, task)] = recognised(chat(COMPARE.format(question, "a", "b")))
+        assert task == JudgeTask(dialect="autoj-pair", kind="pair", sample=sample_of(question, ("a", "b")))
+    [(_, task)] = recognised(chat(GRADE.format("q", "a")))
+    assert task == JudgeTask(dialect="autoj-single", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 10.0))
 
 
 def test_auto_js_instructions_behind_the_data_alone_say_what_is_wanted():
@@ -69,20 +58,20 @@ def test_auto_js_instructions_behind_the_data_alone_say_what_is_wanted():
 # PandaLM
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
-def test_a_prompt_of_judgebenchs_pandalm_may_end_in_any_number_of_lines(end):
+def test_a_prompt_of_judgebenchs_pandalm_may_end_in_any_number_of_lines():
     # the format's fixed lines; JudgeBench's template loses the last line end, and its client puts one back
     text = (
         "Below are two responses for a given task. The task is defined by the Instruction. Evaluate the responses and "
         "generate a reference answer for the task.\n\n### Instruction:\nq\n\n### Response 1:\na\n\n### Response 2:\n"
-        f"b\n\n### Evaluation:{end}"
+        "b\n\n### Evaluation:"
     )
-    request = chat(("prompt", text), plain=True)
-    [(_, task)] = recognised(request)
-    assert task == JudgeTask(dialect="pandalm", kind="pair", sample=sample_of("q", ("a", "b")))
-    [(_, task)] = recognised(changed(request, "\na\n", "\na\n\n### Response 2:\nx\n"))
-    assert task.doubt == AMBIGUOUS
-    assert recognised(chat(("prompt", text + "1"), plain=True)) == []
+    for end in ("", "\n", "\n\n"):
+        request = chat(("prompt", text + end), plain=True)
+        [(_, task)] = recognised(request)
+        assert task == JudgeTask(dialect="pandalm", kind="pair", sample=sample_of("q", ("a", "b")))
+        [(_, task)] = recognised(changed(request, "\na\n", "\na\n\n### Response 2:\nx\n"))
+        assert task.doubt == AMBIGUOUS
+        assert recognised(chat(("prompt", text + end + "1"), plain=True)) == []
 
 
 # Prometheus; how JudgeBench words the task is free, and the headings are the format's
@@ -122,35 +111,31 @@ def test_prometheus_grades_a_response_by_its_rubric(reference):
     assert task.doubt == AMBIGUOUS
 
 
+REFERENCE = "\n\n###Reference Answer:\nr"
+TOLD = "Given a reference answer, say"
+RUBRIC = "[Is it correct?]"
+
+
 @pytest.mark.parametrize(
-    ("request_", "sample"),
+    ("request_", "question", "second", "reference", "criterion"),
     [
+        # line ends around the rubric do not matter
         (
             chat(JUDGEBENCH.format("q", "a", "b").replace("[Is", "\n [Is").replace("ct?]", "ct?]\n") + "\n \n"),
-            sample_of("q", ("a", "b"), criterion=" [Is it correct?]"),  # line ends around the rubric do not matter
+            *("q", "b", None, f" {RUBRIC}"),
         ),
-        (
-            prometheus("q\n\n###Instruction:\nx", "a", "b"),  # a question that quotes the heading
-            sample_of("q\n\n###Instruction:\nx", ("a", "b"), criterion="[Is it correct?]"),
-        ),
-        (
-            prometheus("q", "a", "b\n\n###Reference Answer:\nr"),  # the description tells of no reference
-            sample_of("q", ("a", "b\n\n###Reference Answer:\nr"), criterion="[Is it correct?]"),
-        ),
-        (
-            changed(prometheus("q", "a", "b\n\n###Reference Answer:\nr"), "Say", "Given a reference answer, say"),
-            sample_of("q", ("a", "b"), "r", criterion="[Is it correct?]"),
-        ),
-        (
-            changed(prometheus("q", "a", "b"), "Say", "Given a reference answer, say"),  # told of, and not there
-            sample_of("q", ("a", "b"), criterion="[Is it correct?]"),
-        ),
+        # a question that quotes the heading
+        (prometheus("q\n\n###Instruction:\nx", "a", "b"), "q\n\n###Instruction:\nx", "b", None, RUBRIC),
+        # the description tells of no reference
+        (prometheus("q", "a", f"b{REFERENCE}"), "q", f"b{REFERENCE}", None, RUBRIC),
+        (changed(prometheus("q", "a", f"b{REFERENCE}"), "Say", TOLD), "q", "b", "r", RUBRIC),
+        (changed(prometheus("q", "a", "b"), "Say", TOLD), "q", "b", None, RUBRIC),  # told of, and not there
     ],
     ids=["line ends", "quoted heading", "no reference told of", "reference", "no reference there"],
 )
-def test_prometheus_pairs(request_, sample):
+def test_prometheus_pairs(request_, question, second, reference, criterion):
     [(_, task)] = recognised(request_)
-    assert task.sample == sample
+    assert task.sample == sample_of(question, ("a", second), reference, criterion=criterion)
 
 
 # Flow-Judge
@@ -202,31 +187,23 @@ def test_one_of_flow_judges_inputs_is_the_question(inputs, question, reference, 
     assert task.sample.metadata.get("inputs") == others
 
 
-@pytest.mark.parametrize(
-    ("inputs", "doubted"),
-    [
-        ("\n".join(f"<t{place}>\nx\n</t{place}>" for place in range(33)), False),
-        ("<q>\n" + "\n</q>\n<q>\n" * 3000 + "\n</q>no tag", True),
-    ],
-    ids=["33 tags", "a flood of tags"],
-)
-def test_what_flow_judge_cannot_take_apart_is_one_text(inputs, doubted):
-    [(_, task)] = recognised(flowjudge(inputs, "a"))
-    assert task.sample == sample_of(inputs, ("a",), criterion=f"Is it polite?\n\n{SCORES_0_1}")
-    assert bool(task.doubt) == doubted
+def test_what_flow_judge_cannot_take_apart_is_one_text():
+    many = "\n".join(f"<t{place}>\nx\n</t{place}>" for place in range(33))
+    flood = "<q>\n" + "\n</q>\n<q>\n" * 3000 + "\n</q>no tag"
+    for inputs, doubted in ((many, False), (flood, True)):
+        [(_, task)] = recognised(flowjudge(inputs, "a"))
+        assert task.sample == sample_of(inputs, ("a",), criterion=f"Is it polite?\n\n{SCORES_0_1}")
+        assert bool(task.doubt) == doubted
 
 
-def test_flow_judges_reference_may_stand_in_the_criterion():
+def test_flow_judges_reference_may_be_in_the_criterion():
     rubric = "- Score 1: rude\n- Score 5: polite"
     criterion = "How well the response answers the question, the reference answer is:\nr"
     [(_, task)] = recognised(flowjudge("<q>", "a", rubric, criterion))
     assert task.sample == sample_of("<q>", ("a",), "r", criterion=f"{criterion}\n\n{rubric}")
     assert (task.kind, task.scale, task.doubt) == ("grade", (1.0, 5.0), "")
-
-
-@pytest.mark.parametrize("rubric", ["Be strict.", "- Score 1: all of them"])  # one score leaves nothing to choose
-def test_a_rubric_of_flow_judge_needs_scores(rubric):
-    assert recognised(flowjudge("<query>\nq\n</query>", "a", rubric)) == []
+    for without_scores in ("Be strict.", "- Score 1: all of them"):  # one score leaves nothing to choose
+        assert recognised(flowjudge("<query>\nq\n</query>", "a", without_scores)) == []
 
 
 # G-Eval

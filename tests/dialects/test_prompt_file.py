@@ -1,18 +1,22 @@
-"""Prompts of the user's own: a file in, a dialect out; prompts recorded and suggested."""
+"""Prompt files of the user and of LangChain's evaluators: recognised, answered, recorded and suggested."""
 
 import asyncio
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
 import yaml
 
-from judgelm.dialects.contract import ChatRequest, Message, Tool
+from judgelm.dialects.catalog import DIALECTS, recognise
+from judgelm.dialects.contract import Tool
 from judgelm.dialects.learned_prompts import LearnedPrompts, read_learned, shared_parts, suggested_prompts, written
 from judgelm.dialects.prompt_file import read_prompts
 from judgelm.errors import ConfigError
 from judgelm.serving.chat_response import UnrecognisedError
+from judgelm.yaml_files import read_yaml
+from tests.support.captures import chat
 from tests.support.known_judge import CHANCES, handler_of, of_quality
 
 PAIR = """
@@ -54,31 +58,33 @@ def dialects(tmp_path):
     return read
 
 
-def chat(*texts, roles=("user",)):
-    return ChatRequest(messages=tuple(Message(role=role, text=text) for role, text in zip(roles, texts, strict=True)))
-
-
 def desk(first, second, question="How do I pay?", again=None):
     text = (
         f"Ticket 17:\n{question}\nReply A:\n{first}\nReply B:\n{second}\nThe ticket was: {again or question}\n"
         "Which one is it?"
     )
-    return chat("You compare replies of a desk for Acme.", text, roles=("system", "user"))
+    return chat(("system", "You compare replies of a desk for Acme."), text)
 
 
-def replies(read, text, request):
-    with handler_of(prompts=read(text)) as handler:
-        response = asyncio.run(handler.respond(request))
-    return response.reply.texts[0], response
+def respond(request, **options):
+    with handler_of(**options) as handler:
+        return asyncio.run(handler.respond(request))
+
+
+def reply_to(request, prompts):
+    [text] = respond(request, prompts=prompts).reply.texts
+    return text
 
 
 def test_a_pair_is_recognised_by_its_template_and_answered_in_its_form(dialects):
     best, worst = of_quality(8), of_quality(4)
-    assert replies(dialects, PAIR, desk(best, worst))[0].endswith("[[A]]")
-    text, response = replies(dialects, PAIR, desk(worst, best))
-    assert text.endswith("[[B]]")
-    assert response.dialect == "desk"
-    assert replies(dialects, PAIR, desk(best, best))[0].endswith("[[C]]")
+    prompts = dialects(PAIR)
+    assert reply_to(desk(best, worst), prompts).endswith("[[A]]")
+    assert "out of 10" in reply_to(desk(best, worst), prompts)
+    assert reply_to(replace(desk(best, worst), max_tokens=8), prompts) == "[[A]]"  # there is no room for a reason
+    response = respond(desk(worst, best), prompts=prompts)
+    assert (response.dialect, response.reply.texts[0][-5:]) == ("desk", "[[B]]")
+    assert reply_to(desk(best, best), prompts).endswith("[[C]]")
 
 
 def test_slots_become_question_answers_and_texts_beside_them(dialects):
@@ -92,71 +98,46 @@ def test_slots_become_question_answers_and_texts_beside_them(dialects):
 
 def test_a_grade_is_given_on_the_own_scale_in_named_fields(dialects):
     # quality 7 of 1 to 10 is two thirds: 2.67 of 4, whole 3
-    text, _ = replies(dialects, GRADE, chat(f"Q: Why?\nA: {of_quality(7)}\nMark it."))
-    assert json.loads(text) | {"why": ""} == {"mark": 3, "why": ""}
-
-
-def test_a_function_that_the_client_demands_is_called_with_the_fields(dialects):
-    request = replace(chat(f"Q: Why?\nA: {of_quality(7)}\nMark it."), tools=(Tool(name="Mark"),), forced_tool="Mark")
-    with handler_of(prompts=dialects(GRADE)) as handler:
-        reply = asyncio.run(handler.respond(request)).reply
-    assert (reply.tool, reply.texts, json.loads(reply.arguments)["mark"]) == ("Mark", (), 3)
-
-
-BRACED = """
-name: fields
-prompt: [{text: "Fields: {{question}}, {{answer}}, {other}. {{{x}}}\\nQ: {question}\\nA: {answer}\\nMark it."}]
-reply: {grade: [0, 4]}
-"""
+    request, prompts = chat(f"Q: Why?\nA: {of_quality(7)}\nMark it."), dialects(GRADE)
+    assert json.loads(reply_to(request, prompts)) | {"why": ""} == {"mark": 3, "why": ""}
+    reply = respond(replace(request, tools=(Tool(name="Mark"),), forced_tool="Mark"), prompts=prompts).reply
+    assert (reply.tool, reply.texts, json.loads(reply.arguments)["mark"]) == ("Mark", (), 3)  # the client demands it
 
 
 def test_doubled_braces_are_a_word_in_braces_and_no_slot(dialects):
-    [dialect] = dialects(BRACED)
+    fields = "Fields: {{question}}, {{answer}}, {other}. {{{x}}}"
+    [dialect] = dialects(GRADE.replace('"Q: ', f'"{fields}\\nQ: '))
     text = "Fields: {question}, {answer}, 5. {{x}}\nQ: Why?\nA: So.\nMark it."
     sample = dialect.recognise(chat(text)).sample
     assert (sample.question, sample.answers, sample.metadata) == ("Why?", ("So.",), {"other": "5"})
 
 
 def test_a_message_without_slots_must_be_the_same(dialects):
-    own = LABEL.replace("prompt: [", "prompt: [{role: system, text: Be strict.}, ")
-    [dialect] = dialects(own)
-    asked = "Is it 7 right? It should be 7."
-    assert dialect.recognise(chat("Be strict.", asked, roles=("system", "user"))).sample.answers == ("it 7",)
-    assert dialect.recognise(chat("Be kind.", asked, roles=("system", "user"))) is None
+    [dialect] = dialects(LABEL.replace("prompt: [", "prompt: [{role: system, text: Be strict.}, "))
+    text = "Is it 7 right? It should be 7."
+    assert dialect.recognise(chat(("system", "Be strict."), text)).sample.answers == ("it 7",)
+    assert dialect.recognise(chat(("system", "Be kind."), text)) is None
 
 
 def test_a_label_is_given_in_own_words(dialects):
     for quality, word in ((9, "PASS"), (2, "FAIL")):
-        request = chat(f"Is {of_quality(quality)} right? It should be 7.")
-        assert replies(dialects, LABEL, request)[0] == word
+        assert reply_to(chat(f"Is {of_quality(quality)} right? It should be 7."), dialects(LABEL)) == word
 
 
-def test_a_probability_stands_where_it_is_wanted(dialects):
-    own = PAIR.replace('text: "{reason} [[{verdict}]]"', "json: {winner: verdict, p: probability}")
-    text, _ = replies(dialects, own, desk(of_quality(6), of_quality(5)))
-    assert json.loads(text) == {"winner": "A", "p": CHANCES[1]}
-
-
-def test_a_reason_takes_no_more_room_than_there_is(dialects):
-    request = desk(of_quality(8), of_quality(4))
-    assert "out of 10" in replies(dialects, PAIR, request)[0]
-    assert replies(dialects, PAIR, replace(request, max_tokens=8))[0] == "[[A]]"
-
-
-def test_log_probabilities_are_those_of_the_words(dialects):
-    request = replace(desk(of_quality(6), of_quality(5)), logprobs=True, top_logprobs=2)
-    text, response = replies(dialects, PAIR, request)
-    logprobs = response.reply.logprobs
-    assert "".join(token.token for token in logprobs) == text
-    [verdict] = [token for token in logprobs if token.token == "A"]
+def test_probabilities_are_in_a_field_or_are_those_of_the_words(dialects):
+    request = desk(of_quality(6), of_quality(5))
+    fields = PAIR.replace('text: "{reason} [[{verdict}]]"', "json: {winner: verdict, p: probability}")
+    assert json.loads(reply_to(request, dialects(fields))) == {"winner": "A", "p": CHANCES[1]}
+    reply = respond(replace(request, logprobs=True, top_logprobs=2), prompts=dialects(PAIR)).reply
+    assert "".join(token.token for token in reply.logprobs) == reply.texts[0]
+    [verdict] = [token for token in reply.logprobs if token.token == "A"]
     assert dict(verdict.candidates) == pytest.approx({"A": math.log(CHANCES[1]), "B": math.log(1 - CHANCES[1])})
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("{answer_2}", "{other}"), "a pair reply requires the slots answer_1, answer_2; the prompt has answer_1"),
-        (("Reply B:\n      {answer_2}", "{answer_2}"), None),
+        (("{answer_2}", "{other}"), "slots answer_1, answer_2; the prompt has answer_1"),
         (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"no fixed text between {answer_1} and {answer_2}"),
         (("[[{verdict}]]", "[[A]]"), r"must contain {verdict} exactly once"),
         (("tie: C", "tie: A"), "verdict words must be unique and not empty, got 'A', 'B', 'A'"),
@@ -172,9 +153,7 @@ def test_log_probabilities_are_those_of_the_words(dialects):
 def test_a_prompt_that_cannot_work_is_refused_with_its_place(dialects, change, message):
     text = PAIR.replace(*change)
     assert text != PAIR
-    if message is None:
-        assert dialects(text)
-        return
+    assert dialects(PAIR.replace("Reply B:\n      {answer_2}", "{answer_2}"))  # a line end is fixed text
     with pytest.raises(ConfigError, match=rf"prompts\.yaml: .*{message}"):
         dialects(text)
 
@@ -201,11 +180,11 @@ SECOND = "Rate it.\nTicket: How do I leave?\nProduct: Y2\n\nReply:\nNo idea.\n\n
     ],
 )
 def test_slots_are_found_where_prompts_differ(texts, parts):
-    found = shared_parts(texts)
-    assert found[: len(parts)] == parts
+    shared = shared_parts(texts)
+    assert shared[: len(parts)] == parts
     for text in texts:
         position = 0
-        for part in found:  # every part stands in every text, in order
+        for part in shared:  # every part is in every text, in order
             position = text.index(part, position) + len(part)
 
 
@@ -232,3 +211,66 @@ def test_a_chat_that_asks_for_a_verdict_is_refused_and_never_guessed():
         with pytest.raises(UnrecognisedError, match=r"asks for a verdict.*--prompts FILE"):
             asyncio.run(handler.respond(chat(asks)))
         assert asyncio.run(handler.respond(chat("Good morning."))).dialect is None
+
+
+# LangChain's evaluators, which are a prompt file of judgelm's own
+
+TEXTS = {
+    "question": "What is 2 + 2?", "answer": of_quality(8), "answer_1": of_quality(8), "answer_2": of_quality(3),
+    "reference": "It is 4.", "criterion": "depth: is it deep?", "context": "Two and two are four.",
+}  # fmt: skip
+LANGCHAIN = [dialect.name for dialect in DIALECTS if dialect.name.startswith("langchain-")]
+
+
+def langchain(name):
+    [row] = [row for row in read_yaml("judgelm/dialects/langchain.yaml") if row["name"] == name]
+    texts = [re.sub(r"\{(\w+)\}", lambda slot: TEXTS[slot[1]], message["text"]) for message in row["prompt"]]
+    return chat(*((message.get("role", "user"), text) for message, text in zip(row["prompt"], texts, strict=True)))
+
+
+@pytest.mark.parametrize("name", LANGCHAIN)
+def test_each_prompt_is_recognised_as_itself_and_its_texts_are_found(name):
+    dialect, task = recognise(langchain(name))
+    assert (dialect.name, task.doubt, task.sample.question) == (name, "", TEXTS["question"])
+    pairwise = name.startswith("langchain-pairwise")
+    assert task.sample.answers == ((of_quality(8), of_quality(3)) if pairwise else (of_quality(8),))
+    referenced = name.endswith("-labeled") or name in ("langchain-qa", "langchain-qa-sql")
+    assert task.sample.reference == (TEXTS["reference"] if referenced else None)
+    if "criteria" in name or "score" in name or pairwise:
+        assert task.sample.metadata["criterion"].strip() == TEXTS["criterion"].strip()
+    if name in ("langchain-qa-context", "langchain-qa-cot"):
+        assert task.sample.metadata["context"] == TEXTS["context"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "verdict"),
+    [
+        ("langchain-pairwise", r"\[\[(.*?)\]\]", "A"),
+        ("langchain-score-labeled", r"\[\[(.*?)\]\]", "8"),
+        ("langchain-criteria", r"\b(Y|N)\b\s*$", "Y"),
+        ("langchain-qa", r"^(\w+)$", "CORRECT"),
+        ("langchain-qa-cot", r"GRADE: (\w+)$", "CORRECT"),
+    ],
+)
+def test_the_reply_is_what_the_parser_of_langchain_looks_for(name, pattern, verdict):
+    assert re.search(pattern, respond(langchain(name)).reply.texts[0])[1] == verdict
+
+
+# An instruction and a known prompt in a single message
+
+FASTCHAT = (
+    "[User Question]\nWhat is 2 + 2?\n\n[The Start of Assistant A's Answer]\n4\n[The End of Assistant A's Answer]\n\n"
+    "[The Start of Assistant B's Answer]\n5\n[The End of Assistant B's Answer]"
+)
+
+
+@pytest.mark.parametrize("between", ["\n", "\n\n", " \n\n\n"])
+def test_an_instruction_and_a_known_prompt_in_one_message_are_taken_apart(between):
+    judge = "Please act as an impartial judge. Answer [[A]], [[B]] or [[C]]."
+    dialect, task = recognise(chat(judge + between + FASTCHAT))
+    assert (dialect.name, task.sample.answers, task.doubt) == ("fastchat-pair", ("4", "5"), "")
+
+
+@pytest.mark.parametrize("before", ["Hello there.", "Write a poem about cats."])
+def test_another_text_before_a_known_prompt_is_not_a_request_for_a_verdict(before):
+    assert recognise(chat(f"{before}\n\n{FASTCHAT}")) is None

@@ -5,40 +5,34 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply, TokenLogprobs
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply, TokenLogprobs, sample_of
 from judgelm.dialects.reply_format import in_format
 from judgelm.errors import InputError
-from judgelm.records import Sample
 
-TASK = JudgeTask(dialect="some-client", kind="pair", sample=Sample(id="1", question="q", answers=("a", "b")))
-GRADE = JudgeTask(
-    dialect="some-client", kind="grade", sample=Sample(id="1", question="q", answers=("a",)), scale=(1.0, 5.0)
-)
+TASK = JudgeTask(dialect="some-client", kind="pair", sample=sample_of("q", ("a", "b")))
+GRADE = JudgeTask(dialect="some-client", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 5.0))
 FIRST = JudgeResult(winner=1, scores=(8.0, 6.0), first_better=0.9, tie=0.0)
 TEXT = Reply(texts=("[[A]]",), logprobs=(TokenLogprobs(token="[[A]]", logprob=0.0),))
 
 
-def asked(schema=None, **fields):
+def request_for(schema=None, **fields):
     return ChatRequest(messages=(), schema=schema, **fields)
 
 
 def held(fields, task=TASK, result=FIRST, **schema):
-    reply = in_format(TEXT, task, asked({"type": "object", "properties": fields} | schema), result)
+    reply = in_format(TEXT, task, request_for({"type": "object", "properties": fields} | schema), result)
     assert reply.logprobs == ()
     return json.loads(reply.texts[0])
 
 
-def test_without_a_format_the_reply_stays():
-    assert in_format(TEXT, TASK, asked(), FIRST) is TEXT
+def test_a_reply_stays_without_a_format_and_if_it_is_json_of_the_schema():
+    assert in_format(TEXT, TASK, request_for(), FIRST) is TEXT
     call = Reply(tool="f", arguments="{}")
-    assert in_format(call, TASK, asked({"type": "object"}, forced_tool="f"), FIRST) is call
-
-
-def test_json_of_the_schema_stays_to_the_byte():
+    assert in_format(call, TASK, request_for({"type": "object"}, forced_tool="f"), FIRST) is call
     reply = Reply(texts=('{"score":  true}',))
     schema = {"type": "object", "properties": {"score": {"type": "boolean"}}, "required": ["score"]}
-    assert in_format(reply, TASK, asked(schema), FIRST) is reply
-    assert in_format(reply, TASK, asked(json_object=True), FIRST) is reply
+    assert in_format(reply, TASK, request_for(schema), FIRST) is reply
+    assert in_format(reply, TASK, request_for(json_object=True), FIRST) is reply
 
 
 @pytest.mark.parametrize(
@@ -57,12 +51,6 @@ def test_the_winner_is_one_of_the_choices(choices, first, second, tie):
         row = held(fields, result=replace(FIRST, winner=winner, first_better=better), required=list(fields))
         assert row["winner"] == expected
         assert "8 and 6" in row["explanation"]
-
-
-def test_a_grade_is_a_number_of_the_scale():
-    result = JudgeResult(scores=(5.5,), grades=((5.5, 1.0),))
-    assert held({"rating": {"type": "number"}}, GRADE, result) == {"rating": 3.0}
-    assert held({"rating": {"type": "integer", "minimum": 1, "maximum": 5}}, GRADE, result) == {"rating": 3}
 
 
 @pytest.mark.parametrize(
@@ -85,28 +73,25 @@ def test_a_grade_is_a_number_of_the_scale():
 )
 def test_what_cannot_be_said_so_is_refused_with_the_reason(schema):
     with pytest.raises(InputError, match=r'^"response_format": '):
-        in_format(TEXT, TASK, asked(schema), FIRST)
+        in_format(TEXT, TASK, request_for(schema), FIRST)
 
 
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"type": "number", "minimum": 1, "maximum": 10},
-        {"type": "integer", "minimum": 0},
-        {"type": "boolean"},
-        {"enum": [1, 2]},
-    ],
-)
-def test_a_grade_of_another_scale_is_refused(field):
-    with pytest.raises(InputError, match="omit response_format"):
-        held({"rating": field}, GRADE, JudgeResult(scores=(5.5,), grades=((5.5, 1.0),)))
+def test_a_grade_is_a_number_of_the_scale_and_of_no_other():
+    result = JudgeResult(scores=(5.5,), grades=((5.5, 1.0),))
+    assert held({"rating": {"type": "number"}}, GRADE, result) == {"rating": 3.0}
+    whole = {"type": "integer", "minimum": 1, "maximum": 5}
+    assert held({"rating": whole}, GRADE, result) == {"rating": 3}
+    ten = {"type": "number", "minimum": 1, "maximum": 10}
+    for field in (ten, {"type": "integer", "minimum": 0}, {"type": "boolean"}, {"enum": [1, 2]}):
+        with pytest.raises(InputError, match="omit response_format"):
+            held({"rating": field}, GRADE, result)
 
 
 def test_text_is_no_json_object_and_no_call():
-    for request in (asked(json_object=True), asked({"type": "object"})):
+    for request in (request_for(json_object=True), request_for({"type": "object"})):
         with pytest.raises(InputError, match=r"some-client.*not JSON"):
             in_format(TEXT, TASK, request, FIRST)
     with pytest.raises(InputError, match="not a JSON object"):
-        in_format(Reply(texts=("[1]",)), TASK, asked(json_object=True), FIRST)
+        in_format(Reply(texts=("[1]",)), TASK, request_for(json_object=True), FIRST)
     with pytest.raises(InputError, match=r'^"tool_choice"'):
-        in_format(TEXT, TASK, asked(forced_tool="f"), FIRST)
+        in_format(TEXT, TASK, request_for(forced_tool="f"), FIRST)

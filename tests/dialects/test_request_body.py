@@ -26,14 +26,11 @@ def test_functions_of_both_forms_are_found_and_the_forced_one_named():
                      "tool_choice": {"type": "function", "function": {"name": "score"}}})  # fmt: skip
     old = read_chat({"messages": [USER], "functions": [function], "function_call": {"name": "score"}})
     required = read_chat({"messages": [USER], "tools": [{"function": function}], "tool_choice": "required"})
-    assert {one.forced_tool for one in (new, old, required)} == {"score"}
+    assert new.forced_tool == old.forced_tool == required.forced_tool == "score"
     assert new.tools == old.tools == (Tool(name="score", parameters={"type": "object"}),)
-
-
-def test_a_plain_prompt_is_one_message():
-    asked = read_completion({"prompt": ["q"], "max_tokens": 16, "logprobs": 5})
-    assert asked.messages == (Message(role="prompt", text="q"),)
-    assert (asked.plain, asked.logprobs, asked.top_logprobs) == (True, True, 5)
+    # what is not a function is skipped
+    given = ["score", {"type": "function"}, {"function": {"name": 3}}, {"function": {"name": "a", "parameters": None}}]
+    assert read_chat({"messages": [USER], "tools": given}).tools == (Tool(name="a"),)
 
 
 @pytest.mark.parametrize(
@@ -94,20 +91,16 @@ def test_every_field_is_read_up_to_its_bounds():
     )
     least = read_chat({"messages": [USER], "n": 1, "top_logprobs": 0, "temperature": 0, "stop": "a"})
     assert (least.n, least.top_logprobs, least.temperature, least.stop) == (1, 0, 0.0, ("a",))
+    for newer, read in ((5, 5), (None, 9)):
+        assert read_chat({"messages": [USER], "max_completion_tokens": newer, "max_tokens": 9}).max_tokens == read
 
 
-@pytest.mark.parametrize(
-    ("logprobs", "read"),
-    [(None, (False, 0)), (False, (False, 0)), (True, (True, 0)), (0, (True, 0)), (5, (True, 5))],
-)
-def test_a_plain_request_gives_the_candidates_in_place_of_the_wish(logprobs, read):
-    asked = read_completion({"prompt": "q", "logprobs": logprobs})
-    assert (asked.logprobs, asked.top_logprobs) == read
-
-
-def test_the_newer_name_of_most_tokens_goes_first():
-    assert read_chat({"messages": [USER], "max_completion_tokens": 5, "max_tokens": 9}).max_tokens == 5
-    assert read_chat({"messages": [USER], "max_completion_tokens": None, "max_tokens": 9}).max_tokens == 9
+def test_a_plain_request_is_one_message_with_the_candidates_in_place_of_the_wish():
+    request = read_completion({"prompt": ["q"], "max_tokens": 16})
+    assert (request.messages, request.plain) == ((Message(role="prompt", text="q"),), True)
+    for logprobs, read in ((None, (False, 0)), (False, (False, 0)), (True, (True, 0)), (0, (True, 0)), (5, (True, 5))):
+        request = read_completion({"prompt": "q", "logprobs": logprobs})
+        assert (request.logprobs, request.top_logprobs) == read
 
 
 def test_a_choice_forces_a_function_only_where_it_says_which():
@@ -125,25 +118,16 @@ def test_a_choice_forces_a_function_only_where_it_says_which():
     assert forced([], tool_choice="required") is None
 
 
-def test_what_is_no_function_is_passed_over():
-    given = ["score", {"type": "function"}, {"function": {"name": 3}}, {"function": {"name": "a", "parameters": None}}]
-    assert read_chat({"messages": [USER], "tools": given}).tools == (Tool(name="a"),)
-
-
 @pytest.mark.parametrize(
     ("wanted", "schema", "json_object"),
     [
         ({"type": "text"}, None, False),
         ({"type": "json_object", "json_schema": {"schema": {"type": "object"}}}, None, True),
-        (
-            {"type": "json_schema", "json_schema": {"name": "score", "schema": {"type": "object"}}},
-            {"type": "object"},
-            False,
-        ),
+        ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "array"}}}, {"type": "array"}, False),
         ({"type": "json_schema"}, {}, False),
         ({"type": "json_schema", "json_schema": {"schema": None}}, {}, False),
     ],
 )
 def test_a_form_has_its_schema(wanted, schema, json_object):
-    asked = read_chat({"messages": [USER], "response_format": wanted})
-    assert (asked.schema, asked.json_object) == (schema, json_object)
+    request = read_chat({"messages": [USER], "response_format": wanted})
+    assert (request.schema, request.json_object) == (schema, json_object)

@@ -13,8 +13,6 @@ from judgelm.runs.run_files import read_manifest
 from tests.support.jsonl_files import write_rows
 
 OWN = [{"text": "2 + 2 is 4", "answer": "4"}, {"text": "no idea", "answer": None}]
-
-
 ANSWER = {"id": "1", "question_id": "0", "decoding_method": "d"}
 
 
@@ -22,21 +20,15 @@ def read(tmp_path, *rows):
     return read_self_answers(str(write_rows(tmp_path / "run.jsonl", rows)))
 
 
-def test_samples_get_their_own_answers_by_id(tmp_path):
-    solves = read(tmp_path, {"id": "1", "solves": OWN}, {"id": "2"})
-    samples = [Sample(id=name, question="q", answers=("a", "b"), metadata={"kind": "sum"}) for name in ("1", "2")]
-    first, second = (with_self_answers(sample, solves) for sample in samples)
-    assert first.metadata == {"kind": "sum", "solves": OWN}
-    assert second == samples[1]
-
-
-def test_answers_to_another_question_are_refused(tmp_path):
-    sample = Sample(id="1", question="q", answers=("a", "b"))
-    row = {"id": "1", "solves": OWN, "hashes": {"question": text_hashes(sample).question, "answers": []}}
-    solves = read(tmp_path, row)
-    assert with_self_answers(sample, solves).metadata["solves"] == OWN
+def test_samples_get_their_own_answers_by_id_and_to_the_same_question(tmp_path):
+    first, second = (Sample(id=key, question="q", answers=("a", "b"), metadata={"kind": "sum"}) for key in ("1", "2"))
+    hashes = {"question": text_hashes(first).question, "answers": []}
+    for row in ({"id": "1", "solves": OWN}, {"id": "1", "solves": OWN, "hashes": hashes}):
+        solves = read(tmp_path, row, {"id": "2"})
+        assert with_self_answers(first, solves).metadata == {"kind": "sum", "solves": OWN}
+        assert with_self_answers(second, solves) == second
     with pytest.raises(InputError, match='id "1": these answers are for a different question'):
-        with_self_answers(replace(sample, question="p"), solves)
+        with_self_answers(replace(first, question="p"), solves)
 
 
 @pytest.mark.parametrize(

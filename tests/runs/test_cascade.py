@@ -3,10 +3,8 @@
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -18,6 +16,7 @@ from judgelm.prompts.truncation import prompt_key
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
 from judgelm.runs.run_files import read_judgments
+from tests.support.batch_runs import wait_for_judgments
 from tests.support.jsonl_files import rows_of, write_rows
 
 SMALL = {"q0|a|b": "9 2\n", "q1|a|b": "2 9\n", "q2|a|b": "5 5\n", "q3|a|b": "dunno\n", "q4|a|b": "6 6\n"}
@@ -46,7 +45,7 @@ class MuteEngine(ScriptedEngine):
 def cascade_of(tmp_path):
     """The cascade over pairs that ask these questions."""
 
-    def make(questions):
+    def make(*questions):
         rows = ({"id": f"p{i}", "question": q, "answer_1": "a", "answer_2": "b"} for i, q in enumerate(questions))
         job = BatchJob(inputs=(str(write_rows(tmp_path / "pairs.jsonl", rows)),), out=str(tmp_path / "out.jsonl"))
         return Cascade(job=job, models=("small", "large"), band=(0.3, 0.7))
@@ -56,7 +55,7 @@ def cascade_of(tmp_path):
 
 @pytest.fixture
 def cascade(cascade_of):
-    return cascade_of(f"q{i}" for i in range(5))
+    return cascade_of(*(f"q{i}" for i in range(5)))
 
 
 def run(cascade, small, large, **options):
@@ -80,7 +79,7 @@ def test_the_large_judge_sees_ties_and_failures_and_nothing_else(cascade, tmp_pa
 
 @pytest.mark.parametrize(("tenths", "passed"), [(2, False), (3, True), (5, True), (7, True), (8, False)])
 def test_both_ends_of_the_band_are_unsure(cascade_of, tenths, passed):
-    cascade = cascade_of([str(tenths)])
+    cascade = cascade_of(str(tenths))
     # in both orders: P(first better) is the mean of 0.3 and 1 - 0.7, which floats make a little less than 0.3
     _, counts = run(cascade, TenthsEngine({"*": "8 3\n"}), ScriptedEngine({"*": "8 3\n"}), both_orders=True)
     assert counts.passed_on == passed
@@ -120,35 +119,26 @@ def test_joining_again_writes_nothing_and_a_judgment_that_has_changed_is_added(c
     assert read_judgments(tmp_path / "out.jsonl")["p3"].decided_by == "small"
 
 
-def test_judges_that_saw_other_texts_are_not_joined(cascade, tmp_path):
+def test_other_texts_and_another_band_are_another_cascade(cascade, tmp_path):
     run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-    large = tmp_path / "out.large.jsonl"
-    rows = rows_of(large)
+    with pytest.raises(RunError, match=r"cascade\.band: was \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
+        run(replace(cascade, band=(0.2, 0.8)), ScriptedEngine(SMALL), ScriptedEngine(LARGE))
+    rows = rows_of(tmp_path / "out.large.jsonl")
     rows[0]["hashes"]["question"] = "0" * 16
-    write_rows(large, rows)
-    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": the texts differ'):
+    write_rows(tmp_path / "out.large.jsonl", rows)
+    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": texts differ from'):
         join_runs(cascade)
 
 
-def test_another_band_is_another_cascade(cascade):
-    run(cascade, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-    wider = replace(cascade, band=(0.2, 0.8))
-    with pytest.raises(RunError, match=r"cascade\.band: was \[0\.3, 0\.7\], now \[0\.2, 0\.8\]"):
-        run(wider, ScriptedEngine(SMALL), ScriptedEngine(LARGE))
-
-
-def test_an_engine_without_probabilities_is_refused_at_its_first_verdict(cascade):
+def test_an_engine_without_probabilities_and_the_output_of_one_judge_are_refused(cascade):
     look = cascade.refuse_without_probabilities()
     hooks = BatchHooks(on_judgment=lambda stats, judgment: look(judgment))
     with pytest.raises(ConfigError, match=r"small: the engine returns no probabilities.*--engine transformers"):
         run_batch(cascade.small_job, Pairwise(distribution=True), MuteEngine({"*": "8 2\n"}), hooks=hooks)
     with pytest.raises(ConfigError, match="no probabilities"):  # and on a rerun, which judges nothing again
         cascade.unsure()
-
-
-def test_the_output_of_one_judge_is_left_alone(cascade):
     run_batch(cascade.job, Pairwise(), ScriptedEngine({"*": "8 2\n"}), hooks=BatchHooks())
-    with pytest.raises(RunError, match="not the output of a cascade"):
+    with pytest.raises(RunError, match="not the output of a cascade"):  # a single judge's output is left alone
         cascade.check_out()
     replace(cascade, job=replace(cascade.job, overwrite=True)).check_out()
 
@@ -173,7 +163,7 @@ def test_what_cannot_be_a_cascade_is_refused_before_any_model_is_loaded(tmp_path
         Cascade(job=job, models=("small", "large"), band=change.get("band", (0.3, 0.7)))
 
 
-_SLOW_RUN = """
+SLOW_RUN = """
 import time
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
 from judgelm.runs.cascade import Cascade, join_runs
@@ -182,7 +172,7 @@ from judgelm.modes import Pairwise
 
 class Slow(ScriptedEngine):
     def collect(self, timeout_s):
-        time.sleep(0.03)
+        time.sleep(0.05)
         return super().collect(timeout_s)
 
 job = BatchJob(inputs=({pairs!r},), out={out!r})
@@ -193,36 +183,31 @@ join_runs(cascade)
 """
 
 
-def _lines(path):
+def lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def _killed_at(command, path, lines):
-    """Start, and kill -9 as soon as so many lines stand in a file."""
+def kill_at(command, path, count):
+    """Start, and kill -9 as soon as so many lines are in a file."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    end = time.monotonic() + 120
-    while _lines(path) < lines:
-        assert process.poll() is None, process.stderr.read().decode()
-        assert time.monotonic() < end, "nothing was written"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
+    wait_for_judgments(path, process, process.stderr.read, count)
+    process.kill()
     process.communicate()
 
 
 @pytest.mark.distributed
 def test_killed_in_either_stage_it_goes_on_where_it_was(cascade_of, tmp_path):
-    job, out = cascade_of(f"q{i}" for i in range(20)).job, tmp_path / "out.jsonl"
-    code = _SLOW_RUN.format(pairs=job.inputs[0], out=str(out))
-    command = [sys.executable, "-c", code]
+    job, out = cascade_of(*(f"q{i}" for i in range(20))).job, tmp_path / "out.jsonl"
+    command = [sys.executable, "-c", SLOW_RUN.format(pairs=job.inputs[0], out=str(out))]
     small, large = tmp_path / "out.small.jsonl", tmp_path / "out.large.jsonl"
-    _killed_at(command, small, 3)
-    assert 3 <= _lines(small) < 20
+    kill_at(command, small, 3)
+    assert 3 <= lines(small) < 20
     assert not large.exists()
     with small.open("ab") as file:  # and its last line torn
         file.write(b'{"id": "p19", "mo')
-    _killed_at(command, large, 3)
-    assert (_lines(small), out.exists()) == (20, False)
-    assert 3 <= _lines(large) < 20
+    kill_at(command, large, 3)
+    assert (lines(small), out.exists()) == (20, False)
+    assert 3 <= lines(large) < 20
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert [len(rows_of(path)) for path in (small, large, out)] == [20, 20, 20]  # nothing was judged twice

@@ -1,5 +1,7 @@
 """Several judges' runs joined into one."""
 
+from dataclasses import replace
+
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
@@ -52,10 +54,7 @@ def test_votes_are_counted_and_failures_are_none(tmp_path, three):
     b = counts.judges["b"]
     assert (b.verdicts, b.failed, b.missing, b.same) == (3, 1, 0, 2)
     assert (counts.unanimous, counts.same_input) == (0, True)
-
-
-def test_a_smaller_quorum_lets_one_judge_decide(tmp_path, three):
-    judgments, _, _ = joined(tmp_path, three, quorum=1)
+    judgments, _, _ = joined(tmp_path, three, quorum=1, overwrite=True)  # one judge decides
     assert [judgments[key].winner for key in ("p2", "p3")] == [1, "tie"]
 
 
@@ -128,10 +127,6 @@ def test_what_is_no_panel_is_refused(tmp_path, run):
         Panel(runs=(a, tmp_path / "nowhere.jsonl"), out=tmp_path / "out.jsonl")
 
 
-def pairs(*winners):
-    return [Opinion(verdict=PairVerdict(winner=winner)) for winner in winners]
-
-
 @pytest.mark.parametrize(
     ("winners", "panel"),
     [
@@ -145,7 +140,8 @@ def pairs(*winners):
     ],
 )
 def test_a_pair_goes_to_the_winner_with_most_votes_or_is_a_tie(winners, panel):
-    assert combine(pairs(*winners), "vote", comparable=True).verdict == PairVerdict(winner=panel)
+    opinions = [Opinion(verdict=PairVerdict(winner=winner)) for winner in winners]
+    assert combine(opinions, "vote", comparable=True).verdict == PairVerdict(winner=panel)
 
 
 def test_labels_without_a_majority_are_undecided():
@@ -157,27 +153,25 @@ def test_labels_without_a_majority_are_undecided():
 
 def test_the_mean_can_overrule_the_votes():
     # two judges prefer the second by 1, one the first by 6: means 7 and 17/3
-    scored = [
-        Opinion(verdict=PairVerdict(winner=2), scores=(6, 7)),
-        Opinion(verdict=PairVerdict(winner=2), scores=(6, 7)),
-        Opinion(verdict=PairVerdict(winner=1), scores=(9, 3)),
-    ]
+    second, first = ({"verdict": PairVerdict(winner=winner)} for winner in (2, 1))
+    scored = [*[Opinion(**second, scores=(6, 7))] * 2, Opinion(**first, scores=(9, 3))]
     voted, meant = (combine(scored, rule, comparable=True) for rule in ("vote", "mean"))
     assert (voted.verdict.winner, meant.verdict.winner) == (2, 1)
     assert voted.scores == meant.scores == (7, pytest.approx(17 / 3))
 
 
 def test_means_are_given_only_where_all_have_a_probability_and_scores_on_one_scale():
-    opinions = [Opinion(verdict=PairVerdict(winner=1), probability=probability) for probability in (0.9, 0.6)]
-    assert combine(opinions, "vote", comparable=True).probability == pytest.approx(0.75)
-    assert combine([*opinions, *pairs(1)], "vote", comparable=True).probability is None
-    scored = [Opinion(verdict=PairVerdict(winner=1), scores=(8, 6)), *pairs(1)]
-    assert combine(scored, "vote", comparable=True).scores is None
-    assert combine(scored[:1] * 2, "vote", comparable=False).scores is None
+    bare = Opinion(verdict=PairVerdict(winner=1))
+    scored = replace(bare, scores=(8, 6))
+    probable = [replace(bare, probability=probability) for probability in (0.9, 0.6)]
+    assert combine(probable, "vote", comparable=True).probability == pytest.approx(0.75)
+    assert combine([*probable, bare], "vote", comparable=True).probability is None
+    assert combine([scored, bare], "vote", comparable=True).scores is None
+    assert combine([scored, scored], "vote", comparable=False).scores is None
 
 
-def test_rankings_are_put_together_by_bordas_count():
+def test_rankings_are_combined_by_borda_count():
     # of three answers: 1>2>3 gives 2 1 0, 1>2=3 gives 2 0.5 0.5, 3>2>1 gives 0 1 2: 4, 2.5, 2.5
-    orders = [((0,), (1,), (2,)), ((0,), (1, 2)), ((2,), (1,), (0,))]
+    orders = ((0,), (1,), (2,)), ((0,), (1, 2)), ((2,), (1,), (0,))
     opinions = [Opinion(verdict=RankingVerdict(order=order)) for order in orders]
     assert combine(opinions, "vote", comparable=True).verdict == RankingVerdict(order=((0,), (1, 2)))

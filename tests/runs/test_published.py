@@ -47,13 +47,9 @@ def test_ids_may_be_made_of_fields_or_taken_from_rows(tmp_path):
     result = imported(tmp_path, [annotation(1.0), annotation(1.0, output="z")], rows=str(rows), overwrite=True)
     assert list(read_judgments(tmp_path / "run.jsonl")) == ["mine"]
     assert "has these texts" in result.rejects[0].reason
-
-
-def test_a_template_names_fields_that_the_rows_have(tmp_path):
-    with pytest.raises(ConfigError, match="no field 'number'"):
-        imported(tmp_path, [annotation(1.0)], id_template="{number}")
-    with pytest.raises(ConfigError, match="expected a field in braces"):
-        imported(tmp_path, [annotation(1.0)], id_template="x")
+    for template, finding in (("{number}", "no field 'number'"), ("x", "expected a field in braces")):
+        with pytest.raises(ConfigError, match=finding):
+            imported(tmp_path, [annotation(1.0)], id_template=template)
 
 
 def test_what_cannot_be_used_is_written_beside_the_run(tmp_path):
@@ -62,8 +58,5 @@ def test_what_cannot_be_used_is_written_beside_the_run(tmp_path):
     assert len(result.rejects) == len(rejects) == 2
     assert "expected a number from 1 to 2" in rejects[0]["reason"]
     assert "was already judged" in rejects[1]["reason"]
-
-
-def test_a_file_of_which_nothing_can_be_used_says_so(tmp_path):
     with pytest.raises(InputError, match="no usable row"):
         imported(tmp_path, [annotation(7)])

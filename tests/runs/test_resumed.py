@@ -24,8 +24,6 @@ from tests.support.batch_runs import BATCH, judged_rows, manifest, write_pairs
 from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.judged_items import write_run
 
-ENGINE = {"*": "8 6\n"}
-
 
 def pair(key="1", **fields):
     return {"id": key, "question": "q", "answer_1": "good", "answer_2": "bad"} | fields
@@ -36,21 +34,16 @@ def batch(tmp_path):
     """Judge rows as one pipe after another would bring them: the input has one name and no known content."""
 
     def judge(*rows, mode=None, **options):
-        source = tmp_path / "in.jsonl"
-        write_rows(source, rows)
-        job = BatchJob(inputs=(str(source),), out=str(tmp_path / "out.jsonl"), **options)
-        forget_input(tmp_path / "out.run.json", source)
-        return run_batch(job, mode or Pairwise(), ScriptedEngine(ENGINE), hooks=BatchHooks())
+        source = str(write_rows(tmp_path / "in.jsonl", rows))
+        path = tmp_path / "out.run.json"
+        if path.exists():  # the manifest names the input as it is now: only the hashes tell them apart
+            content = json.loads(path.read_text())
+            content["fingerprint"]["input"] = input_identities([source])
+            path.write_text(json.dumps(content))
+        job = BatchJob(inputs=(source,), out=str(tmp_path / "out.jsonl"), **options)
+        return run_batch(job, mode or Pairwise(), ScriptedEngine({"*": "8 6\n"}), hooks=BatchHooks())
 
     return judge
-
-
-def forget_input(manifest, source):
-    """Let the manifest of an earlier session name the input as it is now: only the hashes tell them apart."""
-    if manifest.exists():
-        content = json.loads(manifest.read_text())
-        content["fingerprint"]["input"] = input_identities([str(source)])
-        manifest.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(
@@ -75,37 +68,23 @@ def test_other_texts_under_a_finished_id_are_another_input(batch, tmp_path, chan
     assert batch(pair(**change), mode=mode, overwrite=True).judged == 1
 
 
-def test_fields_that_no_judge_is_shown_may_change(batch):
+def test_fields_that_no_judge_is_shown_may_change_and_an_image_may_not(batch, tmp_path):
     batch(pair(category="math", note="a"))
     assert batch(pair(category="prose", winner=1)).skipped == 1
-
-
-def test_a_changed_image_is_another_input(batch, tmp_path):
     (tmp_path / "chart.png").write_bytes(b"1")
-    batch(pair(image="chart.png"))
+    batch(pair(image="chart.png"), overwrite=True)
     (tmp_path / "chart.png").write_bytes(b"22")
     with pytest.raises(RunError, match='an image for id "1"'):
         batch(pair(image="chart.png"))
 
 
-def without_hashes(path):
-    write_rows(path, ({k: v for k, v in row.items() if k != "hashes"} for row in rows_of(path)))
-
-
-def test_run_files_from_before_are_refused_with_the_way_out(batch, tmp_path):
+def test_run_files_without_hashes_are_refused_with_the_way_out(batch, tmp_path):
     batch(pair(), pair("2"))
     out = tmp_path / "out.jsonl"
-    without_hashes(out)
-    with pytest.raises(RunError, match=r'the text for id "1" has changed; .*--overwrite'):
+    write_rows(out, [{key: value for key, value in row.items() if key != "hashes"} for row in rows_of(out)])
+    with pytest.raises(RunError, match=r'the text of id "1" has changed; .*--overwrite'):
         batch(pair(), pair("2"))
     assert len(read_judgments(out)) == 2  # they can still be evaluated
-
-
-def test_failures_that_are_judged_again_need_no_hashes(tmp_path):
-    failure = Unparsed("engine", "", "down")
-    failed = Judgment(sample_id="1", mode="pair", verdict=None, shown=(), failure=failure)
-    finished = FinishedIds(write_run(tmp_path / "out.jsonl", [failed]))
-    assert not finished.holds(Sample(id="1", question="q", answers=("a", "b")))
 
 
 def test_sixteen_bytes_are_kept_for_each_id_and_the_last_row_counts(tmp_path):
@@ -124,6 +103,9 @@ def test_sixteen_bytes_are_kept_for_each_id_and_the_last_row_counts(tmp_path):
     assert len(FinishedIds(out, "failed")) == 699
     with pytest.raises(RunError, match='the question for id "0"'):
         finished.holds(samples[0])
+    failed = Judgment(sample_id="1", mode="pair", verdict=None, shown=(), failure=Unparsed("engine", "", "down"))
+    finished = FinishedIds(write_run(tmp_path / "failed.jsonl", [failed]))  # it is judged again and needs no hashes
+    assert not finished.holds(Sample(id="1", question="q", answers=("a", "b")))
 
 
 def test_a_file_of_two_runs_is_no_run(tmp_path, batch):
@@ -147,13 +129,11 @@ def test_rows_of_a_teacher_are_made_of_the_texts_it_judged(tmp_path):
         writer.row(replace(sample, answers=("bad", "good")))
 
 
-SHAPE = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bfloat16")
-    make_base(["a b a b"], folder, **SHAPE, dtype=torch.bfloat16)
+    shape = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 300, "max_positions": 512, "seed": 0}
+    make_base(["a b a b"], folder, **shape, dtype=torch.bfloat16)
     return folder
 
 

@@ -24,13 +24,11 @@ def rows(count):
     ]
 
 
-def command(path, out):
-    script = out.parent / "script.json"
+def command(path, out, folder):
+    script = folder / "script.json"
     if not script.exists():
-        known = {
-            f"question {i}|{row['answer_1']}|{row['answer_2']}": f"{i % 9 + 1} 5\n" for i, row in enumerate(rows(PAIRS))
-        }
-        script.write_text(json.dumps(known))
+        known = (f"question {i}|{row['answer_1']}|{row['answer_2']}" for i, row in enumerate(rows(PAIRS)))
+        script.write_text(json.dumps({pair: f"{i % 9 + 1} 5\n" for i, pair in enumerate(known)}))
     return [str(BATCH), str(path), "-o", str(out), "--engine", "scripted", "--model", str(script), "--quiet"]
 
 
@@ -45,7 +43,7 @@ def content(out):
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     write_rows(folder / "in.jsonl", rows(PAIRS))
-    subprocess.run(command(folder / "in.jsonl", folder / "out.jsonl"), check=True, timeout=120)
+    subprocess.run(command(folder / "in.jsonl", folder / "out.jsonl", folder), check=True, timeout=120)
     judgments = content(folder / "out.jsonl")
     assert len(judgments) == PAIRS
     assert len({scores for scores, *_ in judgments.values()}) == 9
@@ -68,10 +66,8 @@ def small_disk(tmp_path):
 
 def test_a_disk_that_fills_up_in_the_middle_loses_nothing(small_disk, undisturbed, tmp_path):
     place, enlarge = small_disk
-    path, out = tmp_path / "in.jsonl", place / "out.jsonl"
-    write_rows(path, rows(PAIRS))
-    run = command(path, tmp_path / "elsewhere.jsonl")
-    run[run.index("-o") + 1] = str(out)
+    path, out = write_rows(tmp_path / "in.jsonl", rows(PAIRS)), place / "out.jsonl"
+    run = command(path, out, tmp_path)
     full = subprocess.run(run, capture_output=True, text=True, check=False, timeout=120)
     assert full.returncode == 1
     assert "No space left on device" in full.stderr

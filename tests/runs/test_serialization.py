@@ -1,4 +1,4 @@
-"""Judgments as rows: what was written is read back, and old rows too."""
+"""Judgments as rows: what was written is read back, whole or compact for metrics."""
 
 import json
 import math
@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from judgelm.data.judged_texts import text_hashes
+from judgelm.errors import InputError
 from judgelm.parsing.scores import pair_distribution, score_lines
 from judgelm.records import (
     GradeDistribution,
@@ -14,6 +16,7 @@ from judgelm.records import (
     LabelVerdict,
     PairVerdict,
     RankingVerdict,
+    Sample,
     SelfAnswer,
     Shown,
     TextHashes,
@@ -21,6 +24,8 @@ from judgelm.records import (
     Unparsed,
 )
 from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.runs.stored_judgments import StoredJudgments
+from tests.support.jsonl_files import write_rows
 
 HASHES = TextHashes(question="0" * 16, answers=("1" * 16, "2" * 16))
 PLAIN = Judgment(
@@ -89,3 +94,46 @@ def test_what_was_not_asked_for_takes_no_room():
     assert judgment_row(replace(PLAIN, hashes=HASHES))["hashes"].keys() == {"question", "answers"}
     assert judgment_row(replace(PLAIN, self_answers=ANSWERS))["solves"][1] == {"text": "who knows", "answer": None}
     assert "approximation" not in judgment_row(replace(PLAIN, shown=(ANCHORED,)))["shown"][0]["grades"]
+
+
+# Judgments that stay in their run file, and what metrics need of them
+
+SAMPLE = Sample(id="x", question="q", answers=("a", "b"))
+
+
+def judgment(key, scores=(8, 6), text="8 6", **fields):
+    shown = Shown(order=(0, 1), text=text, scores=scores, thinking="Well, then", reason="since")
+    pair = replace(PLAIN, sample_id=key, shown=(shown,), scores=scores)
+    return replace(pair, hashes=text_hashes(SAMPLE), **fields)
+
+
+def stored(tmp_path, *judgments):
+    return StoredJudgments(write_rows(tmp_path / "run.jsonl", map(judgment_row, judgments)))
+
+
+def test_each_judgment_is_read_whole_and_the_latest_of_an_id_counts(tmp_path):
+    run = stored(tmp_path, judgment("b"), judgment("ä", text="äöü"), judgment("b", text="9 1"))
+    assert list(run.items()) == [("b", judgment("b", text="9 1")), ("ä", judgment("ä", text="äöü"))]
+    assert list(run.compact) == ["b", "ä"]
+
+
+def test_compact_judgments_have_no_texts_and_share_what_is_equal(tmp_path):
+    failed = Unparsed("off_grammar", "dunno", "no numbers")
+    failure = judgment("3", verdict=None, failure=failed)
+    run = stored(tmp_path, judgment("1"), judgment("2", text="8 6!"), failure).compact
+    [shown] = run["1"].shown
+    assert shown is run["2"].shown[0]
+    assert (shown.text, shown.reason, len(shown.thinking), run["1"].hashes) == ("", "", 10, None)
+    assert run["3"].failure == Unparsed("off_grammar", "", "")
+
+
+def test_equal_scores_keep_how_they_were_written(tmp_path):
+    run = stored(tmp_path, judgment("1"), judgment("2", scores=(8.0, 6.0))).compact
+    for scores in ([run[key].scores for key in "12"], [run[key].shown[0].scores for key in "12"]):
+        assert json.dumps(scores) == "[[8, 6], [8.0, 6.0]]"
+
+
+def test_two_judgments_of_one_id_and_other_texts_are_refused(tmp_path):
+    other = replace(judgment("1"), hashes=text_hashes(replace(SAMPLE, question="another")))
+    with pytest.raises(InputError, match="has judgments of different texts"):
+        stored(tmp_path, judgment("1"), other)

@@ -20,10 +20,7 @@ def test_an_estimate_has_an_expected_and_a_worst_cost():
     assert (cost.requests, cost.prompt_tokens) == (10, 210)
     # 210 at 2 and 500, or 2000, at 10 USD a million
     assert cost.usd(PRICES) == pytest.approx((0.00542, 0.02042))
-
-
-def test_a_reply_is_not_expected_to_be_longer_than_it_may_be():
-    assert estimate([], len, expected_reply=500, max_reply=200).expected_reply == 200
+    assert estimate([], len, expected_reply=500, max_reply=200).expected_reply == 200  # no longer than it may be
 
 
 def write(folder, sessions, judgments):
@@ -53,24 +50,18 @@ def test_what_was_spent_is_what_was_judged_and_what_was_lost(tmp_path, sessions,
     assert spent_usd(write(tmp_path, sessions, judgments), PRICES) == pytest.approx(usd)
 
 
-def test_nothing_was_spent_on_a_run_that_has_not_begun(tmp_path):
-    assert spent_usd(tmp_path / "out.jsonl", PRICES) == 0.0
-
-
 def test_what_was_spent_on_an_unknown_run_is_not_guessed(tmp_path):
+    assert spent_usd(tmp_path / "out.jsonl", PRICES) == 0.0  # it has not begun
     (tmp_path / "out.jsonl").write_text("{}\n")
     with pytest.raises(RunError, match="is missing"):
         spent_usd(tmp_path / "out.jsonl", PRICES)
 
 
-def test_prices_come_in_twos():
+def test_prices_come_in_twos_and_ids_that_look_like_prompts_are_refused():
+    with pytest.raises(InputError, match="#reference and #swapped are reserved"):
+        list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
     assert prices_of({}) is None
     assert prices_of({"price_in": 0, "price_out": 1.5}) == Prices(prompt=0, reply=1.5)
     for given in ({"price_in": 1}, {"price_in": "1", "price_out": 2}, {"price_in": -1, "price_out": 2}):
         with pytest.raises(ConfigError, match="set both price_in and price_out"):
             prices_of(given)
-
-
-def test_ids_that_look_like_prompts_are_refused():
-    with pytest.raises(InputError, match="#reference and #swapped are reserved"):
-        list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
