@@ -1,4 +1,4 @@
-"""Swap, reference drop and reference control on single pairs: what changes, what must not, and what is drawn."""
+"""Swaps, reference drops, copies and soft preferences: what changes, what must not, and what is drawn."""
 
 from dataclasses import replace
 
@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.data.augmentation import drop_reference, replace_reference, should_swap, swap_answers
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row, uniform_hash
+from judgelm.data.augmentation import augment, drop_reference, replace_reference, should_swap, swap_answers
+from judgelm.data.builder.counts import BuildCounts
+from judgelm.data.builder.options import BuildOptions
+from judgelm.data.labelled_pair import (
+    LabelledPair,
+    judgelm_row,
+    preference_of,
+    scores_by_preference,
+    swapped_preference,
+    uniform_hash,
+    winner_by_preference,
+)
+from judgelm.data.labelled_set import read_labelled
 from judgelm.data.swap_names import Ambiguous
 from judgelm.records import Label, Sample, winner_of
 
@@ -149,3 +160,159 @@ def test_the_row_says_what_the_pair_says_with_the_score_line_from_the_numbers():
     assert (row["score"], row["score_w_reference"], row["text_w_reference"]) == ([8, 6.5], [5, 9], "5 9")
     assert row["reference"] == {"text": "r"}
     assert (row["question_id"], row["source"], row["swapped"], row["epoch"]) == ("7", "s", True, 2)
+
+
+SEED = 5
+
+
+def pair_of(pair_id="7", reason="Assistant 1 is right.", referenced="The second answer is right."):
+    sample = Sample(id=pair_id, question="q", answers=("a", "b"), reference="r")
+    labels = (
+        Label(sample_id="", winner=1, scores=(8.0, 6.0), reason=reason),
+        Label(sample_id="", winner=2, scores=(5.0, 9.0), reason=referenced),
+    )
+    return LabelledPair(sample=sample, plain=labels[0], referenced=labels[1], source="s")
+
+
+def derived(pair, epoch=0, **options):
+    counts = BuildCounts()
+    given = BuildOptions(inputs=({"path": "pairs.jsonl"},), out="out", seed=SEED, **options)
+    return list(augment(pair, given, epoch, counts)), counts
+
+
+def test_both_orders_are_written():
+    pair = pair_of()
+    (given, swapped), counts = derived(pair, swap="both")
+    assert given == pair
+    assert (swapped.sample.id, swapped.sample.answers, swapped.swapped) == ("7:swapped", ("b", "a"), True)
+    assert (swapped.plain.reason, swapped.referenced.reason) == ("Assistant 2 is right.", "The first answer is right.")
+    assert counts.swapped == {"swapped": 1}
+    kept, counts = derived(pair, swap="none", swap_prob=1.0)
+    assert (kept, counts.swapped) == ([pair], {"left as it was": 1})
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_an_epoch_shows_a_pair_in_the_order_that_is_drawn(epoch):
+    for number in map(str, range(20)):
+        [one], counts = derived(pair_of(number), epoch, swap_prob=0.5)
+        swapped = uniform_hash(SEED, number, "swap", epoch) < 0.5
+        assert (one.swapped, one.sample.answers) == ((True, ("b", "a")) if swapped else (False, ("a", "b")))
+        assert (one.sample.id, one.epoch) == (f"{number}:e1" if epoch else number, epoch)
+        assert counts.swapped == {"swapped" if swapped else "left as it was": 1}
+
+
+def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():
+    pair = pair_of("7", "1 is better than 2.", "Both A and B are fine.")
+    for swap in ("both", "draw"):
+        kept, counts = derived(pair, swap=swap, swap_prob=1.0)
+        assert kept == [pair]
+        assert counts.swapped == {"kept, its reason is ambiguous": 1}
+        assert counts.ambiguous == {"bare_name": 2}
+    [without], counts = derived(pair, swap_prob=1.0, ambiguous="drop_reason")
+    assert (without.plain.scores, without.plain.reason, without.referenced.reason) == ((6.0, 8.0), None, None)
+    assert counts.swapped == {"swapped without an ambiguous reason": 1}
+
+
+def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
+    numbers = set()
+    for number in map(str, range(20)):
+        for epoch in (0, 1):
+            copies, _ = derived(pair_of(number), epoch, resample={"1": 2.5, "2": 0.0}, swap_prob=0.5)
+            ids = [number, f"{number}:c1", f"{number}:c2"][: 2 + (uniform_hash(SEED, number, "resample", epoch) < 0.5)]
+            assert [one.sample.id for one in copies] == [f"{one}:e1" if epoch else one for one in ids]
+            assert [one.swapped for one in copies] == [uniform_hash(SEED, one, "swap", epoch) < 0.5 for one in ids]
+            numbers.add(len(copies))
+    assert numbers == {2, 3}
+    assert derived(pair_of(), resample={"1": 0.0})[0] == []
+    assert (
+        derived(pair_of(), resample={"1": uniform_hash(SEED, "7", "resample")})[0] == []
+    )  # the draw must be below the share
+    assert len(derived(pair_of(), resample={"2": 0.0})[0]) == 1
+
+
+def test_reasons_go_from_a_share_of_the_pairs():
+    for number in map(str, range(20)):
+        pair = pair_of(number)
+        share = uniform_hash(SEED, number, "reason", 1)
+        [without], _ = derived(pair, 1, swap="none", reason_prob=share)  # the draw must be below the share
+        assert (without.plain.reason, without.referenced.reason) == (None, None)
+        [whole], _ = derived(pair, 1, swap="none", reason_prob=share + 1e-9)
+        assert (whole.plain, whole.referenced) == (pair.plain, pair.referenced)
+    one = replace(pair_of(), referenced=None)
+    [without], _ = derived(one, swap="none", reason_prob=0.0)
+    assert (without.plain.scores, without.plain.reason, without.referenced) == ((8.0, 6.0), None, None)
+
+
+PREFERENCES = st.floats(0, 1)
+SCALES = st.sampled_from([((1, 10), 1), ((1, 5), 1), ((0, 1), 0.1), ((1, 10), 0.5), ((0, 1), 1), ((0, 100), 5)])
+PLAIN = {"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}
+
+
+@pytest.mark.parametrize(
+    # nine steps; a sure preference leads by six: 9 3. 2 * 0.75 - 1 is half of that, three steps: ceil(6 / 2) up, 7 4
+    ("preference", "scores"),
+    [(1, (9, 3)), (0, (3, 9)), (0.5, (6, 6)), (0.75, (7, 4)), (0.25, (4, 7)), (0.51, (6, 5)), (0.9, (8, 3))],
+)
+def test_scores_by_hand(preference, scores):
+    assert scores_by_preference(preference) == scores
+
+
+@given(PREFERENCES, PREFERENCES, SCALES)
+def test_scores_are_monotone_and_within_the_scale(first, second, scale_and_step):
+    scale, step = scale_and_step
+    low, high = (scores_by_preference(each, scale, step) for each in sorted((first, second)))
+    assert low[0] <= high[0]
+    assert low[1] >= high[1]
+    assert all(scale[0] <= score <= scale[1] for score in (*low, *high))
+
+
+@given(st.integers(0, 1000), SCALES)
+def test_scores_of_the_swapped_pair_are_the_same_reversed_and_name_the_winner(thousandths, scale_and_step):
+    preference = thousandths / 1000
+    first, second = scores = scores_by_preference(preference, *scale_and_step)
+    assert scores_by_preference(swapped_preference(preference), *scale_and_step) == scores[::-1]
+    assert winner_by_preference(preference) == ("tie" if first == second else 1 if first > second else 2)
+    assert swapped_preference(swapped_preference(preference)) == preference
+
+
+@pytest.mark.parametrize(
+    ("winner", "preference", "target"),
+    [(1, None, 1), (2, None, 0), ("tie", None, 0.5), (1, 0.7, 0.7), (None, None, None)],
+)
+def test_the_target_of_a_label(winner, preference, target):
+    assert preference_of(Label(sample_id="", winner=winner, preference=preference)) == target
+
+
+@pytest.fixture
+def pairs(write):
+    """Reads rows as labelled pairs: the pairs, and the reasons of rejects."""
+
+    def read(*rows):
+        rejects = []
+        found = list(read_labelled(write(*rows), source="s", on_reject=rejects.append))
+        return found, [reject.reason for reject in rejects]
+
+    return read
+
+
+def test_a_preference_goes_into_a_judgelm_row_and_out_again_swapped_or_beside_scores(pairs):
+    [alone, scored], _ = pairs(PLAIN | {"preference": 0.3}, PLAIN | {"id": "2", "preference": 0.3, "scores": [3, 5]})
+    row = judgelm_row(swap_answers(alone).pair)
+    assert (row["answer1_body"], row["preference"], row["winner"], row["score"]) == ("b", 0.7, "1", None)
+    [again, beside], _ = pairs(row, judgelm_row(scored))
+    assert (again.plain.preference, again.plain.winner, again.plain.scores) == (0.7, 1, None)
+    assert (beside.plain.preference, beside.plain.winner, beside.plain.scores) == (0.3, 2, (3, 5))
+
+
+@pytest.mark.parametrize(
+    ("fields", "finding"),
+    [
+        ({"preference": 1.5}, "0 to 1, got 1.5; AlpacaEval's scale"),
+        ({"preference": 0.3, "winner": 1}, "0.3 contradicts the winner 1"),
+        ({"preference": 0.3, "scores": [8, 6]}, "0.3 contradicts the winner 1"),
+        ({"preference": "high"}, 'field "preference": expected a finite number'),
+    ],
+)
+def test_a_preference_that_cannot_be_is_a_reject(pairs, fields, finding):
+    [_], [reason] = pairs(PLAIN | fields, PLAIN | {"id": "2", "winner": 1})
+    assert finding in reason

@@ -1,6 +1,13 @@
-import pytest
+"""Exchanging the names of answers in a text: what is exchanged, what stays, what is ambiguous; inverse orders."""
 
-from judgelm.data.swap_names import Ambiguous, SwappedText, swap_names
+import re
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from judgelm.data.swap_names import NUMERALS, ORDINALS, Ambiguous, SwappedText, swap_names
 
 SWAP = (1, 0)
 ANSWERS = (
@@ -64,129 +71,99 @@ def test_what_names_no_answer_stays():
     assert swap_names(text, SWAP, ANSWERS) == SwappedText(text=text, mentions=0)
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("1 is better than 2.", "bare_name"),
-        ("Assistant 1 is better than 2.", "bare_name"),
-        ("Compared to Answer 1, 2 is longer.", "bare_name"),
-        ("Both A and B are fine.", "bare_name"),
-        ("Neither A nor another helps.", "bare_name"),
-        ("1: good\n2: bad", "bare_name"),
-        ("Winner: A", "bare_name"),
-        ("I choose B.", "bare_name"),
-        ("Assistant A is long compared to B.", "bare_name"),
-        ("Assistant 1 as well as 2", "bare_name"),
-        ("Assistant 1's is clearer than 2's.", "bare_name"),
-        ("I prefer Assistant 1, not 2.", "bare_name"),
-        ("Assistant A wins against B.", "bare_name"),
-        ("Assistant 1 outperforms 2 in detail.", "bare_name"),
-        ("Assistant 1 rather than 2 is right.", "bare_name"),
-        ("Assistant 1 gets 8, 2 gets 6.", "bare_name"),
-        ("Assistants 1 then 2.", "bare_name"),
-        ("Assistant 1 + 2 are good.", "bare_name"),
-        ("Assistant 1 said 4, not 1.", "bare_name"),
-        ("The better answer is 1.", "bare_name"),
-        ("A1 is better than A2.", "bare_name"),
-        ("assistant b is better", "bare_name"),
-        ("It loses to assistant b.", "bare_name"),
-        ("The assistant (1) is clear and (2) is brief.", "bare_name"),
-        ("Assistant 1 and 2 other people", "bare_name"),
-        ("The first is good, the second is not.", "unnamed_ordinal"),
-        ("The first one is better.", "unnamed_ordinal"),
-        ("FIRST ANSWER: good.", "unnamed_ordinal"),
-        ("the assistant's 1st answer", "unnamed_ordinal"),
-        ("It should first answer the question.", "unnamed_ordinal"),
-        ("Assistant 1 lists reasons. The first one is good.", "unnamed_ordinal"),
-        ("like the second example", "unnamed_ordinal"),
-        ("the first answer given by Assistant 2", "unnamed_ordinal"),
-        ("Both are good, but the latter is better.", "former_latter"),
-        ("The answer above is better.", "position_word"),
-        ("The last response is better.", "position_word"),
-        ("the answer presented first", "position_word"),
-        ("Scores: 8 6", "unnamed_scores"),
-        ("Scores: 10 8", "unnamed_scores"),
-        ("They differ. Scores: 8 6. That is all. Bye.", "unnamed_scores"),
-        ("Assistant 1 and Assistant 2 differ. Scores: 8 6", "unnamed_scores"),
-        ("Assistant 1 receives 8 and 6.", "unnamed_scores"),
-        ("Fine.\n\n8 6\n\nThey differ.", "unnamed_scores"),
-        ("\n8 6", "unnamed_scores"),
-        ("Fine.\n# [8 6].", "unnamed_scores"),
-        ("Fine.\n> 8/10 6/10", "unnamed_scores"),
-        ("I'd rate them 8 and 6.", "unnamed_scores"),
-        # two numbers are no scores unless they stand alone or are called so
-        *((text, None) for text in ("From 1 to 9, the scores differ.", "They take 8 and 6 steps. Scores follow.")),
-        *((text, None) for text in ("Fine.\n8 6 of them", "They take 8 6\nin all.", "Fine.\n8 6 x", "x 8 6")),
-        ("They get 8/10 and 6/10 respectively.", "unnamed_scores"),
-        ("They get 8/10 and 10/10 respectively.", "unnamed_scores"),
-        ("Summary 1 is better.", "unsure_noun"),
-        ("The answer 2 is correct.", "value_or_name"),
-        ("Compared to answer 1 it is short.", "value_or_name"),
-        ("Compared to first answer it is short.", "unnamed_ordinal"),
-        ("Model A is better.", "said_in_answer"),
-        ("The third assistant", "no_such_answer"),
-        ("Assistant 10 is better.", "no_such_answer"),
-        ("Assistant 1 chose Option B", "Assistant 2 chose Option B"),  # an option that an answer has
-    ],
-)
-def test_what_cannot_be_told_is_ambiguous(text, code):
-    assert why(text) == (code or text)
+BARE_NAMES = [
+    "1 is better than 2.", "Assistant 1 is better than 2.", "Compared to Answer 1, 2 is longer.",
+    "Both A and B are fine.", "Neither A nor another helps.", "1: good\n2: bad", "Winner: A", "I choose B.",
+    "Assistant A is long compared to B.", "Assistant 1 as well as 2", "Assistant 1's is clearer than 2's.",
+    "I prefer Assistant 1, not 2.", "Assistant A wins against B.", "Assistant 1 outperforms 2 in detail.",
+    "Assistant 1 rather than 2 is right.", "Assistant 1 gets 8, 2 gets 6.", "Assistants 1 then 2.",
+    "Assistant 1 + 2 are good.", "Assistant 1 said 4, not 1.", "The better answer is 1.", "A1 is better than A2.",
+    "assistant b is better", "It loses to assistant b.", "The assistant (1) is clear and (2) is brief.",
+    "Assistant 1 and 2 other people",
+]  # fmt: skip
+UNNAMED_ORDINALS = [
+    "The first is good, the second is not.", "The first one is better.", "FIRST ANSWER: good.",
+    "the assistant's 1st answer", "It should first answer the question.", "like the second example",
+    "Assistant 1 lists reasons. The first one is good.", "the first answer given by Assistant 2",
+    "Compared to first answer it is short.",
+]  # fmt: skip
+UNNAMED_SCORES = [
+    "Scores: 8 6", "Scores: 10 8", "They differ. Scores: 8 6. That is all. Bye.", "\n8 6", "Fine.\n# [8 6].",
+    "Assistant 1 and Assistant 2 differ. Scores: 8 6", "Assistant 1 receives 8 and 6.",
+    "Fine.\n\n8 6\n\nThey differ.", "Fine.\n> 8/10 6/10", "I'd rate them 8 and 6.",
+    "They get 8/10 and 6/10 respectively.", "They get 8/10 and 10/10 respectively.",
+]  # fmt: skip
+# two numbers are not scores unless they are alone or are called scores
+OTHER_NUMBERS = [
+    "From 1 to 9, the scores differ.", "They take 8 and 6 steps. Scores follow.", "Fine.\n8 6 of them",
+    "They take 8 6\nin all.", "Fine.\n8 6 x", "x 8 6",
+]  # fmt: skip
 
 
-# The rules of names, each with the texts on both sides of its border; a code where the text is ambiguous.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # lists: a count behind a comma is none of it, and a name must stand near
+        *((text, "bare_name") for text in BARE_NAMES),
+        *((text, "unnamed_ordinal") for text in UNNAMED_ORDINALS),
+        *((text, "unnamed_scores") for text in UNNAMED_SCORES),
+        *((text, text) for text in OTHER_NUMBERS),
+        *((text, "position_word") for text in ("The answer above is better.", "The last response is better.")),
+        ("the answer presented first", "position_word"),
+        ("Both are good, but the latter is better.", "former_latter"),
+        ("Summary 1 is better.", "unsure_noun"),
+        *((text, "value_or_name") for text in ("The answer 2 is correct.", "Compared to answer 1 it is short.")),
+        ("Model A is better.", "said_in_answer"),
+        *((text, "no_such_answer") for text in ("The third assistant", "Assistant 10 is better.")),
+        ("Assistant 1 chose Option B", "Assistant 2 chose Option B"),  # an option that an answer has
+    ],
+)
+def test_unclear_names_are_ambiguous(text, expected):
+    assert why(text) == expected
+
+
+UNCHANGED = [
+    "an answer one needs", "first two answers", "a second one", "its first answer, every second answer",
+    "second approach", "second, in turn", "the right response", "the answer right is better", "the answer below it",
+    "the latter half", "Reference answer 1", "Answer 2 points to it",
+]  # fmt: skip
+AMBIGUOUS = {
+    "bare_name": ["Assistants 1, 2, and more", "both (Answers 1, 2)"],
+    "unnamed_ordinal": [
+        "the first two answers", "the first answer of the assistant", "the second approach", "The second, in turn",
+    ],
+    "no_such_answer": ["the fourth answer"],
+    "position_word": ["the left response", "the answer on the right is better", "the answer below is better"],
+    "former_latter": [
+        "The latter answer is better.", "the latter approach", "the latter is better",
+        "Assistant 1 is long. The latter is better.",
+    ],
+    "value_or_name": [
+        "assistant one is good", "the answer one is good", "the correct answer 2 and the answer 2",
+        "output 1 is longer", "to answer 2 questions",
+    ],
+    "unsure_noun": ["Assistant 1 chose Option B"],
+}  # fmt: skip
+
+
+# The rules of names, with texts on both sides of each border.
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *((text, text) for text in UNCHANGED),
+        *((text, code) for code, texts in AMBIGUOUS.items() for text in texts),
+        # lists: a count behind a comma is not part of one, and a name must be near
         ("Assistant 1, 2 other people", "Assistant 2, 2 other people"),
-        ("Assistants 1, 2, and more", "bare_name"),
-        ("both (Answers 1, 2)", "bare_name"),
         ("Assistant 1, 2 steps on", "Assistant 2, 2 steps on"),
         ("Assistant 1 gives 2 tips", "Assistant 2 gives 2 tips"),
         ("Assistant 1 and B", "Assistant 2 and B"),
         ("Assistants A and B, and 1 more", "Assistants B and A, and 1 more"),
-        # numerals in lower case
-        ("assistant one is good", "value_or_name"),
-        ("the answer one is good", "value_or_name"),
-        ("an answer one needs", "an answer one needs"),
         ("Response One is good", "Response Two is good"),
-        # ordinals
-        ("the first two answers", "unnamed_ordinal"),
-        ("first two answers", "first two answers"),
-        ("a second one", "a second one"),
         ("Model One is good.", "Model Two is good."),
-        ("its first answer, every second answer", "its first answer, every second answer"),
         ("Second assistant wins", "First assistant wins"),
-        ("the first answer of the assistant", "unnamed_ordinal"),
-        ("second approach", "second approach"),
-        ("the second approach", "unnamed_ordinal"),
-        ("The second, in turn", "unnamed_ordinal"),
-        ("second, in turn", "second, in turn"),
-        ("the fourth answer", "no_such_answer"),
-        # places
-        ("the left response", "position_word"),
-        ("the right response", "the right response"),
-        ("the answer on the right is better", "position_word"),
-        ("the answer right is better", "the answer right is better"),
-        ("the answer below is better", "position_word"),
-        ("the answer below it", "the answer below it"),
-        # sides
-        ("The latter answer is better.", "former_latter"),
-        ("the latter approach", "former_latter"),
-        ("the latter is better", "former_latter"),
-        ("the latter half", "the latter half"),
-        ("Assistant 1 is long. The latter is better.", "former_latter"),
-        # what an answer holds
-        ("Reference answer 1", "Reference answer 1"),
-        ("the correct answer 2 and the answer 2", "value_or_name"),
-        ("to answer 2 questions", "value_or_name"),
-        ("Answer 2 points to it", "Answer 2 points to it"),
-        ("output 1 is longer", "value_or_name"),
-        ("Assistant 1 chose Option B", "unsure_noun"),
         ("Output 1 is longer", "Output 2 is longer"),
     ],
 )
-def test_a_word_is_a_name_by_those_around_it(text, expected):
+def test_the_words_around_decide_whether_a_word_is_a_name(text, expected):
     assert why(text, answers=("Yes.", "No.")) == expected
 
 
@@ -240,3 +217,83 @@ def test_finding_holds_the_words():
 def test_order_is_a_permutation(order):
     with pytest.raises(ValueError, match=f"expected each position from 0 to {len(order) - 1} once"):
         swap_names("Assistant 1", order)
+
+
+QUOTED_ANSWERS = (
+    'Take "Model A" in the first step, Assistant 1 said.',
+    "Step 2 is the second answer ... and Option B.",
+    "No.",
+)
+
+# {n0} and {n1} are two answers; there is a letter for each form of a name.
+NAMES = [
+    "Assistant {n0}", "assistants {n0} and {n1}", "Answer {l0}", "AI {n0}", "Model {l0}", "Output ({s0})", "({s1})",
+    "assistant {w0}", "Assistant {W0}", "the {o0} answer", "The {O0} assistant's", "the {o0} and {o1} responses",
+    "{O0} answer", "the {o0} one", "the {o0}", "the {t0} reply", "[[{l0}>{l1}]]", "{n0}", "{l0}", "option {l0}",
+    "{n0} is better than {n1}", '"Assistant {n0}"', '"the {o0} answer"', "answer {n0}",
+]  # fmt: skip
+OTHERS = [
+    "the former", "the latter", "the former answer", "'s", "8 6", "9/10 and 7/10", "scores", "respectively", "a second",
+    '"in the first step"', "“Step 2 is ...”", "`Model A`", '"', "'", "`", "*", "is", "better than", "prefer", "both",
+    "and", "or", ",", "/", ":", ". ", "\n", "\n\n", "- ", "(", ")", "the", "one", "Step 1", "2 reasons", "First,",
+    "above", "last", "assistant b", "the answer", "to answer", "Reference Answer", "1,000",
+]  # fmt: skip
+PLACE = {
+    "n": [str(n + 1) for n in range(9)],
+    "l": "ABCDEFGHI",
+    "s": "abcdefghi",
+    "w": NUMERALS,
+    "W": [word.capitalize() for word in NUMERALS],
+    "o": ORDINALS,
+    "O": [word.capitalize() for word in ORDINALS],
+    "t": ["1st", "2nd", "3rd"],
+}
+
+
+def filled(pieces, places):
+    slots = {f"{form}{at}": words[place] for form, words in PLACE.items() for at, place in enumerate(places)}
+    return "".join(piece.format(**slots) + gap for piece, gap in pieces)
+
+
+def lists_of(pieces):
+    return st.lists(st.tuples(st.sampled_from(pieces), st.sampled_from([" ", " ", " ", "", ", ", "\n"])), max_size=9)
+
+
+pieces = lists_of(NAMES + OTHERS)
+unquoted = lists_of([piece for piece in NAMES + OTHERS if not set(piece) & set("\"'`“”")])
+# Without what names an answer, or is a number, whichever answers fill the slots: beside it, the filling would matter.
+FIXED = re.compile("[\"'`“”12]|former|latter")
+unfixed = lists_of([piece for piece in NAMES + OTHERS if not FIXED.search(piece)])
+answers = st.sampled_from([(), QUOTED_ANSWERS])
+
+
+@given(pieces, answers, st.permutations([0, 1, 2]))
+def test_the_inverse_order_undoes_an_exchange(pieces, answers, order):
+    text = filled(pieces, (0, 2))
+    once = swap_names(text, tuple(order), answers)
+    if isinstance(once, SwappedText):
+        inverse = tuple(order.index(place) for place in range(3))
+        assert swap_names(once.text, inverse, answers) == SwappedText(text=text, mentions=once.mentions)
+
+
+@given(pieces, answers)
+def test_a_text_is_ambiguous_in_each_order_or_in_none(pieces, answers):
+    text = filled(pieces, (0, 1))
+    findings = [swap_names(text, order, answers) for order in permutations(range(3))]
+    whys = {finding.code if isinstance(finding, Ambiguous) else None for finding in findings}
+    assert len(whys) == 1
+
+
+@given(unfixed)
+def test_which_answer_is_named_does_not_make_a_text_ambiguous(pieces):
+    given_names, swapped_names = (
+        swap_names(filled(pieces, places), SWAP, ("Yes.", "No.")) for places in ((0, 1), (1, 0))
+    )
+    assert isinstance(given_names, Ambiguous) == isinstance(swapped_names, Ambiguous)
+
+
+@given(unquoted, st.sampled_from(['"in the first step, Assistant 1"', "“the second answer”", "`Option B`"]))
+def test_quotations_of_an_answer_are_never_touched(pieces, quote):
+    text = f"{filled(pieces, (0, 1))}\n{quote}\n{filled(pieces, (1, 0))}"
+    result = swap_names(text, SWAP, QUOTED_ANSWERS)
+    assert isinstance(result, Ambiguous) or result.text.count(quote) == 1

@@ -176,10 +176,7 @@ def test_ids_must_be_unique():
 def test_sizes_that_the_data_lacks_are_said_and_those_that_make_no_sense_refused():
     sizes = subset_sizes(10_000, (30_000, 10_000, 3_500, 100_000))
     assert sizes == SubsetSizes(sizes=(3_500, 10_000), too_large=(30_000, 100_000))
-    for wanted, finding in (
-        ((5, 0), "subset size 0: expected"),
-        ((5, 1, 5), "subset sizes 1, 5, 5: repeated size"),
-    ):
+    for wanted, finding in (((5, 0), "subset size 0: expected"), ((5, 1, 5), "subset sizes 1, 5, 5: repeated size")):
         with pytest.raises(ConfigError, match=finding):
             subset_sizes(10, wanted)
 

@@ -243,10 +243,7 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (
-            {"question": "q", "answer_1": "a"},
-            '"answer_2" is missing; each row must contain question, answer_1',
-        ),
+        ({"question": "q", "answer_1": "a"}, '"answer_2" is missing; each row must contain question, answer_1'),
         (PLAIN | {"answer_1": 42}, '"answer_1": expected text, got the number 42; write it as "42"'),
         (PLAIN | {"answer_1": True}, '"answer_1": expected text, got true; write it as "true"'),
         (PLAIN | {"answer_1": None}, '"answer_1": expected text, got null or NaN; write "" for empty text'),

@@ -1,0 +1,137 @@
+"""Samples of several files, incomplete rows, images, and the example pairs."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from judgelm.data.labelled_set import read_labelled, read_labels
+from judgelm.data.readers.rows import Row
+from judgelm.data.samples import SampleStream
+from judgelm.data.sources.layouts import plain_sample
+from judgelm.errors import InputError
+
+
+def pair(name, **more):
+    return {"id": name, "question": "q", "answer_1": "a", "answer_2": "b"} | more
+
+
+def test_answers_said_twice_must_be_the_same(write):
+    rejects = []
+    rows = (pair(1, answers=["a", "b"]), pair(2, answers=["b", "a"]))
+    assert len(list(SampleStream([write(*rows, name="a.jsonl")], on_reject=rejects.append))) == 1
+    assert [reject.reason.split(" from ")[0] for reject in rejects] == ['field "answer_1": differs']
+
+
+def test_shards_are_read_one_after_the_other_and_ids_are_unique_over_them(write, tmp_path):
+    rejects = []
+    first = f"{tmp_path}/{write(pair(1), pair(2), name='part-0.jsonl')}"
+    second = f"{tmp_path}/{write(pair(2), pair(3), {'question': 'q'}, name='part-1.jsonl')}"
+    for paths in ([first, second], [str(tmp_path)], [f"{tmp_path}/part-?.jsonl"]):
+        rejects.clear()
+        stream = SampleStream(paths, on_reject=rejects.append)
+        assert [sample.id for sample in stream] == ["1", "2", "3"]
+        assert [(reject.file, reject.line) for reject in rejects] == [(second, 1), (second, 3)]
+
+
+def test_a_later_file_of_another_format_is_refused_after_the_samples_before_it(write):
+    first = write(pair(1), name="a.jsonl")
+    second = write({"prompt": "q", "chosen": "a", "rejected": "b"}, name="b.jsonl")
+    stream = iter(SampleStream([first, second]))
+    assert next(stream).id == "1"
+    with pytest.raises(InputError, match=r"b\.jsonl:1: this file is in preference format, but .*a\.jsonl is in plain"):
+        next(stream)
+
+
+def test_an_empty_shard_is_refused(write, tmp_path):
+    write(pair(1), name="a.jsonl")
+    write(name="b.jsonl")
+    with pytest.raises(InputError, match=r"b\.jsonl: contains no rows"):
+        list(SampleStream([str(tmp_path)]))
+
+
+def test_an_input_without_a_usable_row_is_an_error(write):
+    path = write(pair(1, answer_2=7), pair(2, answer_2=8), name="a.jsonl")
+    with pytest.raises(InputError, match=r"a\.jsonl: no usable rows \(2 read\); first reject: .*a\.jsonl:1: field"):
+        list(SampleStream([path], on_reject=lambda reject: None))
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        (pair(1, answer_0="z"), "answer_0"),
+        (pair(1, answer_4="z"), "answer_4"),
+        (pair(1, answers=["a", "b"], answer_3="z"), "answer_3"),
+        ({"instruction": "q", "output_1": "a", "output_2": "b", "output_3": "z"}, "output_3"),
+        ({"instruction": "q", "response1": "a", "response2": "b", "response0": "z"}, "response0"),
+        ({"question_body": "q", "answer1_body": "a", "answer2_body": "b", "answer4_body": "z"}, "answer4_body"),
+        ({"prompt": "q", "response_a": "a", "response_b": "b", "response_c": "z"}, "response_c"),
+    ],
+)
+def test_an_answer_that_would_be_dropped_is_refused(write, row, field):
+    rejects = []
+    stream = SampleStream([write(row, row | {field: None}, name="a.jsonl")], on_reject=rejects.append)
+    assert len(list(stream)) == 1
+    assert [reject.reason.split(",")[0] for reject in rejects] == [f'field "{field}": contains "z"']
+
+
+def row_of(**data):
+    return Row("data/pairs.jsonl", 3, {"question": "q", "answer": "a", **data})
+
+
+@pytest.mark.parametrize(
+    ("data", "images"),
+    [
+        ({"image": "cat.png"}, ("data/cat.png",)),  # from the file's own folder
+        ({"images": ["a.png", "/b.png"]}, ("data/a.png", "/b.png")),
+        ({"image": "data:image/png;base64,AA=="}, ("data:image/png;base64,AA==",)),
+        ({"image": "https://example.org/a.png"}, ("https://example.org/a.png",)),
+        ({"images": [], "image": ""}, ()),
+    ],
+)
+def test_a_row_says_where_its_images_lie(data, images):
+    sample = plain_sample(row_of(**data))
+    assert sample.images == images
+    assert sample.metadata == {}
+
+
+@pytest.mark.parametrize("data", [{"image": 3}, {"images": ["a.png", None]}, {"image": {"bytes": "x"}}])
+def test_what_is_no_place_is_an_error(data):
+    with pytest.raises(InputError, match=r'data/pairs.jsonl:3: field "images?": expected the image path'):
+        row_of(**data).images()
+
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAIRS = EXAMPLES / "pairs.jsonl"
+ROWS = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
+DECIDED = [row for row in ROWS if row["winner"] != "tie"]
+
+
+def better_is_longer(row):
+    return (len(row["answer_1"]) > len(row["answer_2"])) == (row["winner"] == 1)
+
+
+def test_each_row_has_the_same_fields_an_id_of_its_own_and_a_reason():
+    fields = ["id", "category", "question", "answer_1", "answer_2", "winner", "reason"]
+    assert [row["id"] for row in ROWS if list(row) != fields] == []
+    assert len({row["id"] for row in ROWS}) == len({row["question"] for row in ROWS}) == len(ROWS) == 60
+    assert [row["id"] for row in ROWS if not all(str(value).strip() for value in row.values())] == []
+    assert [row["id"] for row in ROWS if not row["id"].startswith(f"{row['category']}-")] == []
+
+
+def test_winners_are_balanced_by_order_and_by_length():
+    assert Counter(row["winner"] for row in ROWS) == {1: 24, 2: 24, "tie": 12}
+    # of the 24 winners at each place 12 are the longer answer: neither a place nor a length predicts the label
+    assert Counter((row["winner"], better_is_longer(row)) for row in DECIDED) == dict.fromkeys(
+        [(1, True), (1, False), (2, True), (2, False)], 12
+    )
+
+
+def test_all_rows_are_read_for_judging_for_training_and_as_labels():
+    labelled = read_labels(str(PAIRS))
+    assert {name: label.winner for name, label in labelled.labels.items()} == {r["id"]: r["winner"] for r in ROWS}
+    assert labelled.groups["category"] == {row["id"]: row["category"] for row in ROWS}
+    pairs = list(read_labelled(str(PAIRS), source="examples"))
+    assert [pair.sample.answers for pair in pairs] == [(row["answer_1"], row["answer_2"]) for row in ROWS]
+    assert [pair.label.reason for pair in pairs] == [row["reason"] for row in ROWS]
