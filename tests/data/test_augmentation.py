@@ -44,27 +44,18 @@ def pair_of(plain=None, referenced=None, *, pair_id="7", reference="r", answers=
 
 
 def test_everything_that_has_a_place_is_exchanged():
-    pair = pair_of(
-        label_of((8.0, 6.0), "Assistant 1 is right, Assistant 2's answer is not.", votes=(1, "tie", 2)),
-        label_of((5.0, 9.0), "The second assistant is right."),
-        answer1_metadata={"decoding": "greedy"},
-        answer2_metadata={"decoding": "top_p"},
-        note="kept",
+    decodings = {"answer1_metadata": {"decoding": "greedy"}, "answer2_metadata": {"decoding": "top_p"}}
+    plain = label_of((8.0, 6.0), "Assistant 1 is right, Assistant 2's answer is not.", votes=(1, "tie", 2))
+    pair = pair_of(plain, label_of((5.0, 9.0), "The second assistant is right."), note="kept", **decodings)
+    swapped = swap_answers(pair).pair
+    decodings = {"answer1_metadata": {"decoding": "top_p"}, "answer2_metadata": {"decoding": "greedy"}}
+    sample = replace(
+        pair.sample, answers=("two", "one"), answer_models=("n", "m"), metadata=decodings | {"note": "kept"}
     )
-    done = swap_answers(pair).pair
-    assert done.swapped
-    assert done.sample.answers == ("two", "one")
-    assert done.sample.answer_models == ("n", "m")
-    assert done.sample.metadata == {
-        "answer1_metadata": {"decoding": "top_p"},
-        "answer2_metadata": {"decoding": "greedy"},
-        "note": "kept",
-    }
-    assert (done.plain.scores, done.plain.winner, done.plain.votes) == ((6.0, 8.0), 2, (2, "tie", 1))
-    assert done.plain.reason == "Assistant 2 is right, Assistant 1's answer is not."
-    assert (done.referenced.scores, done.referenced.winner) == ((9.0, 5.0), 1)
-    assert done.referenced.reason == "The first assistant is right."
-    assert (done.sample.question, done.sample.reference, done.sample.id) == ("q", "r", "7")
+    assert (swapped.swapped, swapped.sample) == (True, sample)
+    reason = "Assistant 2 is right, Assistant 1's answer is not."
+    assert swapped.plain == label_of((6.0, 8.0), reason, votes=(2, "tie", 1))
+    assert swapped.referenced == label_of((9.0, 5.0), "The first assistant is right.")
 
 
 def test_a_reason_that_does_not_say_which_answer_keeps_the_pair_or_goes():
@@ -72,21 +63,22 @@ def test_a_reason_that_does_not_say_which_answer_keeps_the_pair_or_goes():
     kept = swap_answers(unclear, "keep")
     assert kept.pair is unclear
     assert swap_answers(unclear) == kept
-    assert [type(one) for one in kept.ambiguous] == [Ambiguous]
-    without = swap_answers(unclear, "drop_reason")
-    assert without.pair.plain.reason is None
-    assert without.pair.plain.scores == (6.0, 8.0)
-    assert without.pair.referenced.reason == "Assistant 1 is right."
+    assert [type(problem) for problem in kept.ambiguous] == [Ambiguous]
+    without = swap_answers(unclear, "drop_reason").pair
+    assert (without.plain.reason, without.plain.scores) == (None, (6.0, 8.0))
+    assert without.referenced.reason == "Assistant 1 is right."
 
 
 @pytest.mark.parametrize("holder", ["question", "answers", "reference"])
 def test_a_quotation_of_any_text_of_the_pair_stays(holder):
-    said = "Model A costs less."
-    pair = pair_of(label_of((8.0, 6.0), f'Assistant 1 repeats "{said}"'), reference=None)
-    texts = {holder: ("one", said) if holder == "answers" else said}
+    quotation = "Model A costs less."
+    pair = pair_of(label_of((8.0, 6.0), f'Assistant 1 repeats "{quotation}"'), reference=None)
+    texts = {holder: ("one", quotation) if holder == "answers" else quotation}
     done = swap_answers(replace(pair, sample=replace(pair.sample, **texts)))
-    assert done.pair.plain.reason == f'Assistant 2 repeats "{said}"'
-    assert [problem.code for problem in swap_answers(pair).ambiguous] == ["quoted_name"]  # nobody says so here
+    assert done.pair.plain.reason == f'Assistant 2 repeats "{quotation}"'
+    assert [problem.code for problem in swap_answers(pair).ambiguous] == [
+        "quoted_name"
+    ]  # the pair does not contain the quotation
 
 
 @given(SCORES, SCORES, REASONS, REASONS, TEXTS, TEXTS, st.sampled_from(["keep", "drop_reason"]))
@@ -132,16 +124,10 @@ def test_another_reference_leaves_the_judgment_made_with_the_old_one_behind():
 
 def test_draws_are_uniform_and_depend_on_seed_purpose_id_and_epoch_alone():
     drawn = [uniform_hash(0, str(number), "swap") for number in range(4000)]
-    assert 0.47 < sum(one < 0.5 for one in drawn) / 4000 < 0.53  # 3.8 standard deviations of 0.0079
+    assert 0.47 < sum(draw < 0.5 for draw in drawn) / 4000 < 0.53  # 3.8 standard deviations of 0.0079
     assert uniform_hash(0, "5", "swap") == drawn[5]
-    others = {
-        uniform_hash(1, "5", "swap"),
-        uniform_hash(0, "5", "reference"),
-        uniform_hash(0, "5", "swap", 1),
-        uniform_hash(0, "6", "swap"),
-        drawn[5],
-    }
-    assert len(others) == 5
+    others = [(1, "5", "swap"), (0, "5", "reference"), (0, "5", "swap", 1), (0, "6", "swap")]
+    assert len({drawn[5], *(uniform_hash(*parts) for parts in others)}) == 5
 
 
 def test_what_is_drawn_is_the_pairs_own_draw_and_must_be_below_the_probability():
@@ -156,22 +142,17 @@ def test_what_is_drawn_is_the_pairs_own_draw_and_must_be_below_the_probability()
 
 def test_the_row_says_what_the_pair_says_with_the_score_line_from_the_numbers():
     row = judgelm_row(replace(pair_of(label_of((8.0, 6.5), "Fine."), label_of((5.0, 9.0))), swapped=True, epoch=2))
-    assert row["text"] == "8 6.5\nFine."
-    assert (row["score"], row["score_w_reference"], row["text_w_reference"]) == ([8, 6.5], [5, 9], "5 9")
-    assert row["reference"] == {"text": "r"}
+    assert (row["score"], row["text"], row["reference"]) == ([8, 6.5], "8 6.5\nFine.", {"text": "r"})
+    assert (row["score_w_reference"], row["text_w_reference"]) == ([5, 9], "5 9")
     assert (row["question_id"], row["source"], row["swapped"], row["epoch"]) == ("7", "s", True, 2)
 
 
 SEED = 5
 
 
-def pair_of(pair_id="7", reason="Assistant 1 is right.", referenced="The second answer is right."):
-    sample = Sample(id=pair_id, question="q", answers=("a", "b"), reference="r")
-    labels = (
-        Label(sample_id="", winner=1, scores=(8.0, 6.0), reason=reason),
-        Label(sample_id="", winner=2, scores=(5.0, 9.0), reason=referenced),
-    )
-    return LabelledPair(sample=sample, plain=labels[0], referenced=labels[1], source="s")
+def judged_pair(pair_id="7", reason="Assistant 1 is right.", referenced="The second answer is right."):
+    """A pair with a judgment without and one with reference."""
+    return pair_of(label_of((8.0, 6.0), reason), label_of((5.0, 9.0), referenced), pair_id=pair_id)
 
 
 def derived(pair, epoch=0, **options):
@@ -181,10 +162,10 @@ def derived(pair, epoch=0, **options):
 
 
 def test_both_orders_are_written():
-    pair = pair_of()
+    pair = judged_pair()
     (given, swapped), counts = derived(pair, swap="both")
     assert given == pair
-    assert (swapped.sample.id, swapped.sample.answers, swapped.swapped) == ("7:swapped", ("b", "a"), True)
+    assert (swapped.sample.id, swapped.sample.answers, swapped.swapped) == ("7:swapped", ("two", "one"), True)
     assert (swapped.plain.reason, swapped.referenced.reason) == ("Assistant 2 is right.", "The first answer is right.")
     assert counts.swapped == {"swapped": 1}
     kept, counts = derived(pair, swap="none", swap_prob=1.0)
@@ -194,15 +175,15 @@ def test_both_orders_are_written():
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_an_epoch_shows_a_pair_in_the_order_that_is_drawn(epoch):
     for number in map(str, range(20)):
-        [one], counts = derived(pair_of(number), epoch, swap_prob=0.5)
+        [shown], counts = derived(judged_pair(number), epoch, swap_prob=0.5)
         swapped = uniform_hash(SEED, number, "swap", epoch) < 0.5
-        assert (one.swapped, one.sample.answers) == ((True, ("b", "a")) if swapped else (False, ("a", "b")))
-        assert (one.sample.id, one.epoch) == (f"{number}:e1" if epoch else number, epoch)
+        assert (shown.swapped, shown.sample.answers) == ((True, ("two", "one")) if swapped else (False, ("one", "two")))
+        assert (shown.sample.id, shown.epoch) == (f"{number}:e1" if epoch else number, epoch)
         assert counts.swapped == {"swapped" if swapped else "left as it was": 1}
 
 
 def test_an_unclear_reason_keeps_the_pair_as_it_is_or_goes():
-    pair = pair_of("7", "1 is better than 2.", "Both A and B are fine.")
+    pair = judged_pair("7", "1 is better than 2.", "Both A and B are fine.")
     for swap in ("both", "draw"):
         kept, counts = derived(pair, swap=swap, swap_prob=1.0)
         assert kept == [pair]
@@ -217,29 +198,27 @@ def test_a_resampled_pair_comes_in_copies_that_draw_for_themselves():
     numbers = set()
     for number in map(str, range(20)):
         for epoch in (0, 1):
-            copies, _ = derived(pair_of(number), epoch, resample={"1": 2.5, "2": 0.0}, swap_prob=0.5)
+            copies, _ = derived(judged_pair(number), epoch, resample={"1": 2.5, "2": 0.0}, swap_prob=0.5)
             ids = [number, f"{number}:c1", f"{number}:c2"][: 2 + (uniform_hash(SEED, number, "resample", epoch) < 0.5)]
-            assert [one.sample.id for one in copies] == [f"{one}:e1" if epoch else one for one in ids]
-            assert [one.swapped for one in copies] == [uniform_hash(SEED, one, "swap", epoch) < 0.5 for one in ids]
+            assert [copy.sample.id for copy in copies] == [f"{key}:e1" if epoch else key for key in ids]
+            assert [copy.swapped for copy in copies] == [uniform_hash(SEED, key, "swap", epoch) < 0.5 for key in ids]
             numbers.add(len(copies))
     assert numbers == {2, 3}
-    assert derived(pair_of(), resample={"1": 0.0})[0] == []
-    assert (
-        derived(pair_of(), resample={"1": uniform_hash(SEED, "7", "resample")})[0] == []
-    )  # the draw must be below the share
-    assert len(derived(pair_of(), resample={"2": 0.0})[0]) == 1
+    assert derived(judged_pair(), resample={"1": 0.0})[0] == []
+    share = uniform_hash(SEED, "7", "resample")  # the draw must be below the share
+    assert derived(judged_pair(), resample={"1": share})[0] == []
+    assert len(derived(judged_pair(), resample={"2": 0.0})[0]) == 1
 
 
 def test_reasons_go_from_a_share_of_the_pairs():
     for number in map(str, range(20)):
-        pair = pair_of(number)
+        pair = judged_pair(number)
         share = uniform_hash(SEED, number, "reason", 1)
         [without], _ = derived(pair, 1, swap="none", reason_prob=share)  # the draw must be below the share
         assert (without.plain.reason, without.referenced.reason) == (None, None)
         [whole], _ = derived(pair, 1, swap="none", reason_prob=share + 1e-9)
         assert (whole.plain, whole.referenced) == (pair.plain, pair.referenced)
-    one = replace(pair_of(), referenced=None)
-    [without], _ = derived(one, swap="none", reason_prob=0.0)
+    [without], _ = derived(replace(judged_pair(), referenced=None), swap="none", reason_prob=0.0)
     assert (without.plain.scores, without.plain.reason, without.referenced) == ((8.0, 6.0), None, None)
 
 

@@ -28,10 +28,8 @@ def with_replaced(words, *places):
 
 
 def test_case_blanks_and_punctuation_do_not_matter():
-    alike = [
-        ("What is it?", "  what IS\n it"), ("Don’t — stop.", "don't stop!"), ("Straße", "STRASSE"),
-        ("a well-known **list**:", "A well known list"), ("caf\u00e9", "cafe\u0301"), ("你好！", "你好"),
-    ]  # fmt: skip
+    alike = [("What is it?", "  what IS\n it"), ("Don’t — stop.", "don't stop!"), ("Straße", "STRASSE"),
+             ("你好！", "你好"), ("a well-known **list**:", "A well known list"), ("café", "cafe\u0301")]  # fmt: skip
     assert [pair for pair in alike if normalised(pair[0]) != normalised(pair[1])] == []
 
 
@@ -135,12 +133,12 @@ def grouped(questions, **options):
 
 def test_a_group_is_named_by_the_least_digest_in_it_and_the_largest_stands_first():
     question = text(1, 60)
-    given_questions = [text(2, 60), question, with_replaced(question, 30), "What?"]
+    questions = [text(2, 60), question, with_replaced(question, 30), "What?"]
     groups = QuestionGroups()
-    digests = [groups.add(one) for one in given_questions[:3]]
+    digests = [groups.add(added) for added in questions[:3]]
     assert list(groups.sizes().values()) == [2, 1]
-    digests.append(groups.add(given_questions[3]))
-    assert digests == [xxh3_128_digest(one.casefold().rstrip("?").encode()) for one in given_questions]
+    digests.append(groups.add(questions[3]))
+    assert digests == [xxh3_128_digest(added.casefold().rstrip("?").encode()) for added in questions]
     near = min(digests[1:3]).hex()
     alone = sorted((digests[0].hex(), digests[3].hex()))
     assert list(groups.sizes().items()) == [(near, 2), (alone[0], 1), (alone[1], 1)]
@@ -165,8 +163,7 @@ def test_a_template_filled_in_many_ways_is_one_group():
 
 @given(questions=QUESTIONS, seed=st.integers(0, 99), data=st.data())
 def test_groups_do_not_depend_on_order_or_repetition(questions, seed, data):
-    near = [with_replaced(text(seed, 40), place) for place in range(5)]
-    given_order = [*questions, *near]
+    given_order = [*questions, *(with_replaced(text(seed, 40), place) for place in range(5))]
     shuffled = data.draw(st.permutations(given_order + given_order[:3]))
     one, other = grouped(given_order), grouped(shuffled)
     assert one.sizes() == other.sizes()
@@ -179,7 +176,7 @@ def test_a_question_that_was_not_added_has_no_group():
     assert QuestionGroups().sizes() == {}
 
 
-LONG = "Please write a short and friendly note to my neighbour about the noisy dog that barks all through the night"
+QUESTION = "Please write a short and friendly note to my neighbour about the noisy dog that barks all through the night"
 ANSWER = "Dear neighbour, your dog has been barking through the night, could we talk about it this week please?"
 
 
@@ -189,7 +186,7 @@ def pair(number, question, first="Yes.", second="No."):
 
 @pytest.fixture
 def train(write):
-    return write(pair("a", LONG, ANSWER), pair("b", "What is two plus two?"), name="train.jsonl")
+    return write(pair("a", QUESTION, ANSWER), pair("b", "What is two plus two?"), name="train.jsonl")
 
 
 @pytest.fixture
@@ -206,18 +203,18 @@ def test_case_punctuation_and_blanks_do_not_hide_a_question(overlap):
 
 def test_a_question_with_one_other_word_is_near(overlap):
     # 20 words, 19 pairs of words; one word replaced changes two: 17 of 21 in common, 0.81
-    found = overlap(pair(1, LONG.replace("friendly", "polite")))
+    found = overlap(pair(1, QUESTION.replace("friendly", "polite")))
     assert found.question_overlaps == {"near": 1}
     assert found.examples[0].similarity == pytest.approx(17 / 21, abs=0.15)
-    assert overlap(pair(1, LONG.replace("friendly", "polite")), threshold=1, words=0).clean
+    assert overlap(pair(1, QUESTION.replace("friendly", "polite")), threshold=1, words=0).clean
 
 
 def test_a_long_passage_in_another_question_is_shared(overlap):
-    passage = " ".join(LONG.split()[-13:])
+    passage = " ".join(QUESTION.split()[-13:])
     found = overlap(pair(1, f"In one word, of which animal is this said: {passage}, and of whom else?"))
     assert found.question_overlaps == {"passage": 1}
     assert found.examples[0].of == passage
-    shorter = " ".join(LONG.split()[-12:])
+    shorter = " ".join(QUESTION.split()[-12:])
     assert overlap(pair(1, f"In one word, of which animal is this said: {shorter}, and of whom?")).clean
 
 
@@ -232,7 +229,9 @@ def test_equal_questions_count_once_and_their_rows_all(overlap):
     assert (found.questions, found.question_overlaps["exact"], found.rows_with_question) == (1, 1, 3)
 
 
-@pytest.mark.parametrize("row", [{"question_id": 1, "turns": ["Hello?", LONG]}, {"question_id": 1, "text": LONG}])
+@pytest.mark.parametrize(
+    "row", [{"question_id": 1, "turns": ["Hello?", QUESTION]}, {"question_id": 1, "text": QUESTION}]
+)
 def test_files_of_questions_alone_are_compared_too(overlap, row):
     found = overlap(row, {"category": "no question"})
     assert (found.question_overlaps["exact"], found.rejected) == (1, 1)

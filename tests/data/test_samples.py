@@ -17,10 +17,10 @@ def pair(name, **more):
     return {"id": name, "question": "q", "answer_1": "a", "answer_2": "b"} | more
 
 
-def test_answers_said_twice_must_be_the_same(write):
+def test_answers_in_two_fields_must_be_equal(write):
     rejects = []
-    rows = (pair(1, answers=["a", "b"]), pair(2, answers=["b", "a"]))
-    assert len(list(SampleStream([write(*rows, name="a.jsonl")], on_reject=rejects.append))) == 1
+    path = write(pair(1, answers=["a", "b"]), pair(2, answers=["b", "a"]))
+    assert [sample.id for sample in SampleStream([path], on_reject=rejects.append)] == ["1"]
     assert [reject.reason.split(" from ")[0] for reject in rejects] == ['field "answer_1": differs']
 
 
@@ -71,8 +71,7 @@ def test_an_input_without_a_usable_row_is_an_error(write):
 )
 def test_an_answer_that_would_be_dropped_is_refused(write, row, field):
     rejects = []
-    stream = SampleStream([write(row, row | {field: None}, name="a.jsonl")], on_reject=rejects.append)
-    assert len(list(stream)) == 1
+    assert len(list(SampleStream([write(row, row | {field: None})], on_reject=rejects.append))) == 1
     assert [reject.reason.split(",")[0] for reject in rejects] == [f'field "{field}": contains "z"']
 
 
@@ -90,26 +89,19 @@ def row_of(**data):
         ({"images": [], "image": ""}, ()),
     ],
 )
-def test_a_row_says_where_its_images_lie(data, images):
+def test_image_paths(data, images):
     sample = plain_sample(row_of(**data))
-    assert sample.images == images
-    assert sample.metadata == {}
+    assert (sample.images, sample.metadata) == (images, {})
 
 
 @pytest.mark.parametrize("data", [{"image": 3}, {"images": ["a.png", None]}, {"image": {"bytes": "x"}}])
-def test_what_is_no_place_is_an_error(data):
+def test_an_image_that_is_not_a_path_is_an_error(data):
     with pytest.raises(InputError, match=r'data/pairs.jsonl:3: field "images?": expected the image path'):
         row_of(**data).images()
 
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-PAIRS = EXAMPLES / "pairs.jsonl"
+PAIRS = Path(__file__).parents[2] / "examples" / "pairs.jsonl"
 ROWS = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
-DECIDED = [row for row in ROWS if row["winner"] != "tie"]
-
-
-def better_is_longer(row):
-    return (len(row["answer_1"]) > len(row["answer_2"])) == (row["winner"] == 1)
 
 
 def test_each_row_has_the_same_fields_an_id_of_its_own_and_a_reason():
@@ -122,10 +114,13 @@ def test_each_row_has_the_same_fields_an_id_of_its_own_and_a_reason():
 
 def test_winners_are_balanced_by_order_and_by_length():
     assert Counter(row["winner"] for row in ROWS) == {1: 24, 2: 24, "tie": 12}
-    # of the 24 winners at each place 12 are the longer answer: neither a place nor a length predicts the label
-    assert Counter((row["winner"], better_is_longer(row)) for row in DECIDED) == dict.fromkeys(
-        [(1, True), (1, False), (2, True), (2, False)], 12
+    longer = Counter(
+        (row["winner"], (len(row["answer_1"]) > len(row["answer_2"])) == (row["winner"] == 1))
+        for row in ROWS
+        if row["winner"] != "tie"
     )
+    # of the 24 winners at each place 12 are the longer answer: neither a place nor a length predicts the label
+    assert longer == dict.fromkeys([(1, True), (1, False), (2, True), (2, False)], 12)
 
 
 def test_all_rows_are_read_for_judging_for_training_and_as_labels():

@@ -1,4 +1,4 @@
-"""Tables: headers below a title, columns assigned by the user or matched without case and blanks."""
+"""Columns: headers below a title, columns assigned by the user or matched without case and blanks."""
 
 import pytest
 
@@ -37,12 +37,10 @@ def test_columns_named_by_the_user_make_a_header(tmp_path):
     assert row.data == {"question": "q", "answer_1": "a", "Rechts": "b"}
 
 
-def test_text_that_names_columns_is_no_header(tmp_path):
+def test_text_that_names_columns_is_not_a_header(tmp_path):
     rows = table(tmp_path, 'question\n"Which are they: id, question?"\n"question,\nid, question, answer"\n')
-    assert [row.data["question"] for row in rows] == [
-        "Which are they: id, question?",
-        "question,\nid, question, answer",
-    ]
+    texts = ["Which are they: id, question?", "question,\nid, question, answer"]
+    assert [row.data["question"] for row in rows] == texts
 
 
 def test_without_known_columns_the_reject_names_the_title(tmp_path):
@@ -51,7 +49,7 @@ def test_without_known_columns_the_reject_names_the_title(tmp_path):
     assert 'if "Paare" is a title, delete the lines above the header' in first.reason
 
 
-def test_the_header_once_more_is_no_row(tmp_path):
+def test_a_repeated_header_is_a_reject(tmp_path):
     _, again, last = table(tmp_path, "id,question\n1,q\nid,question\n2,r\n")
     assert (isinstance(again, Reject), last.data["id"]) == (True, "2")
 
@@ -98,7 +96,7 @@ def test_an_assigned_column_takes_the_fields_place(tmp_path, wanted):
         ({"question": "answer_1", "reference": "answer_1"}, 'assigned to both "question" and "reference"'),
     ],
 )
-def test_an_assignment_that_cannot_be_is_refused(tmp_path, columns, finding):
+def test_invalid_assignments_are_refused(tmp_path, columns, finding):
     path = write(tmp_path, "prompt,Prompt,answer_1,answer_2\np,q,a,b\n")
     with pytest.raises(InputError, match=finding):
         list(SampleStream([path], reading=Reading(columns=columns), on_reject=lambda reject: None))

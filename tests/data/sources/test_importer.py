@@ -1,13 +1,18 @@
-"""What every import writes, and what it refuses."""
+"""What every import writes and refuses; PandaLM, LLMBar, JudgeBench, Auto-J and AlpacaEval as published."""
 
 import json
+from collections import Counter
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
+from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.registry import benchmarks
 from judgelm.data.sources.source import protocol_of
 from judgelm.errors import ConfigError, InputError, RunError
+from tests.support.benchmark_files import imported
 
 ROW = {"scenario": "chitchat", "label": 0, "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}
 
@@ -72,3 +77,127 @@ def test_what_cannot_be_is_refused(auto_j, tmp_path, name, out, error, finding):
 def test_no_file_and_standard_input_are_refused(tmp_path, files, finding):
     with pytest.raises(ConfigError, match=finding):
         import_benchmark("auto-j", files, tmp_path / "out.jsonl")
+
+
+PANDALM = {
+    "idx": 0, "motivation_app": "Gmail", "cmp_key": "opt-7b_pythia-6.9b", "instruction": "Sum up.",
+    "input": "A long text.", "response1": "Text.", "response2": True, "annotator1": 1, "annotator2": 0, "annotator3": 1,
+}  # fmt: skip
+
+
+def test_pandalm_takes_the_majority_and_keeps_the_input_apart(write, tmp_path):
+    path = write(PANDALM, PANDALM | {"idx": 1, "input": "", "annotator3": 2})
+    done, [first, second] = imported("pandalm", tmp_path, path)
+    # votes 1, tie, 1: two of three; votes 1, tie, 2: no majority
+    assert (first["winner"], first["votes"]) == (1, [1, "tie", 1])
+    assert (first["question"], first["answer_2"]) == ("Sum up.\n\nA long text.", "True")
+    assert (first["metadata"]["instruction"], first["metadata"]["input"]) == ("Sum up.", "A long text.")
+    assert ("winner" in second, "input" in second["metadata"]) == (False, False)
+    assert (done.winners, done.unlabelled) == ({"1": 1}, 1)
+
+
+def test_llmbars_sets_are_named_by_their_folders(write, tmp_path):
+    row = {"input": "Say a.", "output_1": "b", "output_2": "a", "label": 2}
+    paths = [write(row, name=f"{name}/dataset.json") for name in ("Natural", "GPTInst")]
+    _, rows = imported("llmbar", tmp_path, *paths)
+    found = [(row["id"], row["category"], row["winner"]) for row in rows]
+    assert found == [("Natural-1", "Natural", 2), ("GPTInst-1", "GPTInst", 2)]
+
+
+def test_judgebench_has_four_categories_and_two_labels(write, tmp_path):
+    row = {"question": "q", "response_model": "gpt-4o-2024-05-13", "response_A": "a", "response_B": "b", "label": "B>A"}
+    sources = ("mmlu-pro-law", "livebench-reasoning", "livebench-math", "livecodebench")
+    rows = [row | {"pair_id": f"p{number}", "source": source} for number, source in enumerate(sources)]
+    done, found = imported("judgebench", tmp_path, write(*rows, rows[3] | {"pair_id": "p4", "label": "A=B"}))
+    assert [row["category"] for row in found] == ["knowledge", "reasoning", "math", "coding"]
+    assert {row["winner"] for row in found} == {2}
+    assert found[0]["answer_models"] == ["gpt-4o-2024-05-13"] * 2
+    assert 'expected one of A>B, B>A, got "A=B"' in done.rejects[0].message
+    assert json.loads((tmp_path / "out.rejects.jsonl").read_text())["line"] == 5
+
+
+def test_auto_js_labels_count_from_0_and_2_is_a_tie(write, tmp_path):
+    base = {"scenario": "chitchat", "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}
+    _, rows = imported("auto-j", tmp_path, write(*(base | {"label": label} for label in (0, 1, 2))))
+    assert [(row["id"], row["winner"]) for row in rows] == [("auto-j-1", 1), ("auto-j-2", 2), ("auto-j-3", "tie")]
+    assert rows[0]["category"] == "chitchat"
+
+
+def test_the_real_pandalm_says_what_reading_it_directly_says(shared_data, tmp_path):
+    path = str(shared_data / "pandalm" / "testset-v1.json")
+    done, _ = imported("pandalm", tmp_path, path)
+    assert done.winners == {"tie": 105, "1": 422, "2": 472}
+    ours, direct = read_labels(str(tmp_path / "out.jsonl")), read_labels(path)
+    assert ours.labels == direct.labels
+    for name, sample in direct.samples.items():
+        found = ours.samples[name]
+        assert (found.question, found.answers) == (sample.question, sample.answers)
+        assert (found.answer_models, found.category) == (sample.answer_models, sample.category)
+
+
+def test_the_real_llmbar(shared_data, tmp_path):
+    sets = ("Natural", "Adversarial_Neighbor")
+    imported("llmbar", tmp_path, *(str(shared_data / "llmbar" / name / "dataset.json") for name in sets))
+    labelled = read_labels(str(tmp_path / "out.jsonl"))
+    assert Counter(labelled.groups["category"].values()) == {"Natural": 100, "Adversarial_Neighbor": 134}
+    assert (len(labelled.labels), labelled.unlabelled) == (234, 0)
+
+
+ROW = {"instruction": "q", "output_1": "a", "output_2": "b", "generator_1": "base", "generator_2": "m"}
+MORE = {"annotator": "judge", "dataset": "koala"}
+
+
+def test_annotations_become_labelled_rows_with_models_annotator_and_preference(write, tmp_path):
+    others = ({"preference": preference, "instruction": str(preference)} for preference in (2, 1.5, 0, None))
+    path = write(ROW | MORE | {"preference": 1.25}, *(ROW | MORE | other for other in others))
+    result, rows = imported("alpaca-eval", tmp_path, path)
+    row = rows[0]
+    assert (row["question"], row["answer_1"], row["answer_models"], row["category"]) == (
+        "q",
+        "a",
+        ["base", "m"],
+        "koala",
+    )
+    assert (row["winner"], row["preference"], row["metadata"]) == (1, 0.75, {"annotator": "judge"})
+    # 2 is the second answer; 1.5, and 0 in older files, a tie; without a preference there is no label
+    preferences = [0.75, 0.0, 0.5, 0.5]
+    assert [row["preference"] for row in rows] == preferences
+    assert (result.winners, len(result.rejects)) == ({"1": 1, "2": 1, "tie": 2}, 1)
+    assert [label.preference for label in read_labels(str(tmp_path / "out.jsonl")).labels.values()] == preferences
+
+
+def test_one_annotator_judges_a_pair_once_and_another_again(write, tmp_path):
+    others = [ROW | MORE | {"preference": 2}, ROW | {"annotator": "other", "preference": 2}]
+    result, rows = imported("alpaca-eval", tmp_path, write(ROW | MORE | {"preference": 1}, *others))
+    assert [(row["metadata"]["annotator"], row["winner"]) for row in rows] == [("judge", 1), ("other", 2)]
+    assert "already judged this pair" in result.rejects[0].reason
+
+
+def tables(folder, judgments):
+    folder.mkdir()
+    outputs = [{"instruction": 0, "generator": name, "text": text} for name, text in (("base", "a"), ("m", "b"))]
+    for name, rows in (("instructions", [{"instruction": "q"}]), ("outputs", outputs), ("judgments", judgments)):
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
+    return folder
+
+
+def test_a_folder_of_three_tables_gives_the_same_rows(write, tmp_path):
+    _, rows = imported("alpaca-eval", tmp_path, write(ROW | MORE | {"preference": 1.25}))
+    judgment = {"instruction": 0, "output_1": 0, "output_2": 1, "preference": 1.25, **MORE}
+    folder = tables(tmp_path / "tables", [judgment, judgment | {"output_2": 5}])
+    result, from_tables = imported("alpaca-eval", tmp_path, folder)
+    assert from_tables == rows
+    assert 'field "output_2": expected a row number below 2, got the number 5' in result.rejects[0].reason
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty: no Parquet files in this folder; pass the files"):
+        imported("alpaca-eval", tmp_path, tmp_path / "empty")
+
+
+def test_right_and_wrong_solutions_of_gsm8k_become_pairs(write, tmp_path):
+    solutions = {"m": (True, "A: 4"), "n": (False, "A: 5"), "b": (False, "A: 6")}
+    row = {"question": "2 + 2?", "ground_truth": "A: 4"}
+    row |= {name: {"is_correct": right, "solution": text} for name, (right, text) in solutions.items()}
+    _, rows = imported("gsm8k-pairs", tmp_path, write(row))
+    # models in the order of their names; b and n are both wrong
+    assert [(row["answer_models"], row["winner"]) for row in rows] == [(["b", "m"], 2), (["m", "n"], 1)]
+    assert {"reference", "metadata"}.isdisjoint(rows[0])
