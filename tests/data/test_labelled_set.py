@@ -7,7 +7,6 @@ import pytest
 from judgelm.data.labelled_set import read_labelled, read_labelled_set, read_labels
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError, LabelCodeError
-from tests.support.jsonl_files import write_rows
 
 
 def vote(winner, key="q1", **fields):
@@ -26,18 +25,17 @@ def test_the_majority_is_the_label_in_every_order_of_the_rows(labelled):
         assert (found.voted, found.split, found.rejected) == (1, {}, 0)
 
 
-def test_votes_without_a_majority_are_no_label_and_no_tie(labelled):
+def test_votes_without_a_majority_are_neither_a_label_nor_a_tie(labelled):
     found = labelled(vote(1), vote(2), vote(1, "q2"), vote(1, "q2"), vote(2, "q2"), vote("tie", "q2"))[0]
     assert found.labels == {}
-    assert {key: sorted(votes, key=str) for key, votes in found.split.items()} == {
-        "q1": [1, 2], "q2": [1, 1, 2, "tie"],
-    }  # fmt: skip
-    assert found.notes() == [
-        "2 ids have labels in several rows; the majority vote is used; 2 with no majority have no label."
-    ]
+    split = {key: sorted(votes, key=str) for key, votes in found.split.items()}
+    assert split == {"q1": [1, 2], "q2": [1, 1, 2, "tie"]}
+    [note] = found.notes()
+    assert note.startswith("2 ids have labels in several rows;")
+    assert "2 with no majority" in note
 
 
-def test_rows_without_a_label_are_no_votes(labelled):
+def test_rows_without_a_label_are_not_votes(labelled):
     found = labelled(vote(None), vote(1), vote(None))[0]
     assert (found.labels["q1"].winner, found.unlabelled, found.voted) == (1, 2, 0)
 
@@ -82,13 +80,11 @@ def test_further_votes_on_a_pair_are_judged_once_and_counted(write):
     [
         ({"question": "p"}, "the question"),
         ({"answer_1": "c"}, "answer 1"),
-        ({"answers": ["a", "b", "c"]}, "the number"),
+        ({"answers": [*"abc"], "answer_1": None, "answer_2": None, "winner": None, "scores": [1, 2, 3]}, "the number"),
     ],
 )
 def test_rows_of_one_id_with_other_texts_are_refused(write, change, part):
     row = {"id": "q1", "question": "q", "answer_1": "a", "answer_2": "b", "winner": 1}
-    if "answers" in change:
-        change = change | {"answer_1": None, "answer_2": None, "winner": None, "scores": [1, 2, 3]}
     with pytest.raises(InputError, match=f'pairs.jsonl:2: {part}.* differs from an earlier row with id "q1"'):
         read_labels(write(row, row | change))
 
@@ -97,9 +93,8 @@ def test_exchanged_rows_of_one_id_vote_for_the_same_answer(labelled):
     row = {"id": "q1", "question": "q", "answer_1": "good", "answer_2": "bad", "winner": 1}
     turned = row | {"answer_1": "bad", "answer_2": "good", "winner": 2}
     found = labelled(row, turned, turned)[0]
-    assert (found.labels["q1"].winner, found.labels["q1"].votes, found.samples["q1"].answers) == (
-        1, (1, 1, 1), ("good", "bad"),
-    )  # fmt: skip
+    assert (found.labels["q1"].winner, found.labels["q1"].votes) == (1, (1, 1, 1))
+    assert found.samples["q1"].answers == ("good", "bad")
 
 
 def test_a_file_of_samples_needs_no_label(write):
@@ -109,17 +104,11 @@ def test_a_file_of_samples_needs_no_label(write):
         read_labels(path)
 
 
-PAIR = {"question": "Name a fish.", "answer_1": "Tench", "answer_2": "Wren"}
+PAIR = {"id": "0", "question": "Name a fish.", "answer_1": "Tench", "answer_2": "Wren"}
 
 
-@pytest.fixture
-def labels(tmp_path):
-    def read(*rows, **options):
-        named = [PAIR | {"id": str(number)} | row for number, row in enumerate(rows)]
-        read.rejects = []
-        return read_labels(write_rows(tmp_path / "a.jsonl", named), on_reject=read.rejects.append, **options).labels
-
-    return read
+def numbered(*rows):
+    return [PAIR | {"id": str(number)} | row for number, row in enumerate(rows)]
 
 
 @pytest.mark.parametrize(
@@ -133,8 +122,8 @@ def labels(tmp_path):
         ({"winner": 2, "annotator1": 2, "annotator2": 1}, 2, (2, 1)),
     ],
 )
-def test_votes_and_labels(labels, fields, winner, votes):
-    [label] = labels(fields).values()
+def test_votes_and_labels(labelled, fields, winner, votes):
+    [label] = labelled(PAIR | fields)[0].labels.values()
     assert (label.winner, label.votes) == (winner, votes)
 
 
@@ -148,35 +137,38 @@ def test_votes_and_labels(labels, fields, winner, votes):
         ({"winner": 2, "text": "An article on wrens.", "reason": "They fly."}, None, "They fly."),
     ],
 )
-def test_a_review_in_text_has_the_reason(labels, fields, scores, reason):
-    [label] = labels(fields).values()
+def test_a_review_in_text_has_the_reason(labelled, fields, scores, reason):
+    [label] = labelled(PAIR | fields)[0].labels.values()
     assert (label.winner, label.scores, label.reason) == (2, scores, reason)
 
 
-def test_a_review_with_reference(labels):
-    fields = {"reference": "Tench", "scores": [2, 3], "text_w_reference": "9 1\nIt is a fish."}
-    assert labels(fields)["0"].winner == 2
-    [label] = labels(fields, with_reference=True).values()
+def test_a_review_with_reference(labelled):
+    row = PAIR | {"reference": "Tench", "scores": [2, 3], "text_w_reference": "9 1\nIt is a fish."}
+    assert labelled(row)[0].labels["0"].winner == 2
+    [label] = labelled(row, with_reference=True)[0].labels.values()
     assert (label.winner, label.reason) == (1, "It is a fish.")
 
 
-def test_a_review_that_contradicts_the_winner_is_a_reject(labels):
-    assert [*labels({"winner": 1}, {"winner": 1, "text": "3 8\nWrens fly."})] == ["0"]
-    assert '"text"' in labels.rejects[0].reason
+def test_a_review_that_contradicts_the_winner_is_a_reject(labelled):
+    found, [message] = labelled(*numbered({"winner": 1}, {"winner": 1, "text": "3 8\nWrens fly."}))
+    assert [*found.labels] == ["0"]
+    assert '"text"' in message
 
 
-def test_a_failed_review_and_a_text_without_scores_are_no_label(labels):
-    assert [*labels({"winner": 1}, {"scores": [-1, -1]}, {"text": "error"}, {"text": "Some article."})] == ["0"]
+def test_a_failed_review_and_a_text_without_scores_are_not_labels(labelled):
+    rows = numbered({"winner": 1}, {"scores": [-1, -1]}, {"text": "error"}, {"text": "Some article."})
+    assert [*labelled(*rows)[0].labels] == ["0"]
 
 
-def test_words_in_label_name_winners_in_all_rows_or_in_none(labels):
-    assert [*labels({"winner": 1, "label": "easy"}, {"winner": 2, "label": "hard"})] == ["0", "1"]
+def test_words_in_label_name_winners_in_all_rows_or_in_none(labelled):
+    rows = numbered({"winner": 1, "label": "easy"}, {"winner": 2, "label": "hard"})
+    assert [*labelled(*rows)[0].labels] == ["0", "1"]
     for rows in ([{"label": "A"}, {"label": "easy"}], [{"label": "easy"}], [{"label": 0}, {"label": 1}]):
         with pytest.raises(LabelCodeError, match="--label-code"):
-            labels(*rows)
+            labelled(*numbered(*rows))
 
 
-def test_pairs_to_build_of_keep_their_reasons(tmp_path):
-    path = write_rows(tmp_path / "a.jsonl", [PAIR | {"scores": [9, 2], "text": "9 2\nA tench is a fish."}])
-    [pair] = read_labelled(str(path), source="mine")
+def test_pairs_to_build_of_keep_their_reasons(write):
+    path = write(PAIR | {"scores": [9, 2], "text": "9 2\nA tench is a fish."})
+    [pair] = read_labelled(path, source="mine")
     assert pair.plain.reason == "A tench is a fish."

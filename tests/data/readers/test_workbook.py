@@ -17,13 +17,19 @@ HEAD = ["id", "question", "answer_1", None]
 
 @pytest.fixture
 def workbook(tmp_path):
-    def write(**sheets):
+    """Writes sheets of rows, whose cells may be merged or far away."""
+
+    def write(merged=(), far=None, **sheets):
         book = openpyxl.Workbook()
         book.remove(book.active)
         for name, rows in sheets.items():
             sheet = book.create_sheet(name)
             for row in rows:
                 sheet.append(row)
+            for cells in merged:
+                sheet.merge_cells(cells)
+            if far is not None:
+                sheet[far] = "x"
         book.save(tmp_path / "a.xlsx")
         return str(tmp_path / "a.xlsx")
 
@@ -32,8 +38,7 @@ def workbook(tmp_path):
 
 def test_cells_are_texts_and_lines_are_the_sheets_rows(workbook):
     rows = [HEAD, [1, "What?\nReally?", 4.5], [None] * 3, ["b", "Ünïcode", datetime.date(2024, 1, 2), None]]
-    found = list(read_rows(workbook(pairs=rows, empty=[])))
-    assert [(row.line, row.data) for row in found] == [
+    assert [(row.line, row.data) for row in read_rows(workbook(pairs=rows, empty=[]))] == [
         (2, {"id": "1", "question": "What?\nReally?", "answer_1": "4.5"}),
         (4, {"id": "b", "question": "Ünïcode", "answer_1": "2024-01-02 00:00:00"}),
     ]
@@ -44,35 +49,20 @@ def test_a_row_longer_than_the_header_is_a_reject_with_its_place(workbook):
     assert (good.line, isinstance(bad, Reject), bad.line) == (2, True, 3)
 
 
-def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_and_that_is_said_once(tmp_path, caplog):
-    book = openpyxl.Workbook()
-    for row in ([*HEAD[:3], "category"], [1, "q", "a", "x"], [2, None, "b"], [None], [3, None, "c"], [4, "r", "d"]):
-        book.active.append(row)
-    for cells in ("B2:B5", "D2:D6"):
-        book.active.merge_cells(cells)
-    book.save(tmp_path / "m.xlsx")
-    rows = [(row.line, row.data["question"], row.data["category"]) for row in read_rows(str(tmp_path / "m.xlsx"))]
-    assert rows == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
-    list(read_rows(str(tmp_path / "m.xlsx")))
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'm.xlsx'}: 2 merged cells span several rows; their text is repeated in each row"
-    ]
+def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_with_one_warning(workbook, caplog):
+    rows = [[*HEAD[:3], "category"], [1, "q", "a", "x"], [2, None, "b"], [None], [3, None, "c"], [4, "r", "d"]]
+    path = workbook(pairs=rows, merged=("B2:B5", "D2:D6"))
+    texts = [(row.line, row.data["question"], row.data["category"]) for row in read_rows(path)]
+    assert texts == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
+    list(read_rows(path))
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"{path}: 2 merged cells span several rows")
 
 
-def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_path):
-    book = openpyxl.Workbook()
-    for row in (
-        ["Round 1"],
-        [None],
-        ["id", "question", "answers", None],
-        [None, None, "answer_1", "answer_2"],
-        [1, "q", "a"],
-    ):
-        book.active.append(row)
-    for cells in ("A1:D1", "A3:A4", "B3:B4", "C3:D3"):
-        book.active.merge_cells(cells)
-    book.save(tmp_path / "m.xlsx")
-    [row] = read_rows(str(tmp_path / "m.xlsx"), known={"id", "question", "answers", "answer_1", "answer_2"})
+def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(workbook):
+    head = [["id", "question", "answers", None], [None, None, "answer_1", "answer_2"]]
+    path = workbook(pairs=[["Round 1"], [None], *head, [1, "q", "a"]], merged=("A1:D1", "A3:A4", "B3:B4", "C3:D3"))
+    [row] = read_rows(path, known={"id", "question", "answers", "answer_1", "answer_2"})
     assert (row.line, row.data) == (5, {"id": "1", "question": "q", "answer_1": "a", "answer_2": ""})
 
 
@@ -85,7 +75,7 @@ def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_pa
         ({"one": [["id", "id"], [1, 2]]}, "id"),
     ],
 )
-def test_what_cannot_be_told_is_refused(workbook, sheets, finding):
+def test_unusable_workbooks_are_refused(workbook, sheets, finding):
     with pytest.raises(InputError, match=finding):
         list(read_rows(workbook(**sheets)))
 
@@ -121,29 +111,19 @@ DIMENSION = re.compile(rb'<dimension ref="[^"]*"')
 @pytest.mark.parametrize(
     ("rows", "outcome"), [([[1, "q", "a"]], [(2, False), (1 << 20, True)]), ([], [(1 << 20, True)])]
 )
-def test_a_far_cell_is_one_reject(tmp_path, rows, outcome):
-    book = openpyxl.Workbook()
-    for row in [HEAD, *rows]:
-        book.active.append(row)
-    book.active["XFD1048576"] = "x"
-    book.save(tmp_path / "a.xlsx")
-    found = list(read_rows(str(tmp_path / "a.xlsx")))
-    assert [(row.line, isinstance(row, Reject)) for row in found] == outcome
+def test_a_far_cell_is_one_reject(workbook, rows, outcome):
+    read = read_rows(workbook(pairs=[HEAD, *rows], far="XFD1048576"))
+    assert [(row.line, isinstance(row, Reject)) for row in read] == outcome
 
 
-def test_the_size_that_a_sheet_states_is_not_believed(changed):
+def test_the_size_stated_by_a_sheet_is_ignored(changed):
     path = changed("sheet1.xml", lambda xml: DIMENSION.sub(b'<dimension ref="A1:XFD1048576"', xml))
     assert [row.line for row in read_rows(path)] == [2]
 
 
-def test_a_far_cell_of_the_header_is_refused(tmp_path):
-    book = openpyxl.Workbook()
-    for row in [HEAD, [1, "q", "a"]]:
-        book.active.append(row)
-    book.active["XFD1"] = "x"
-    book.save(tmp_path / "a.xlsx")
+def test_a_far_cell_of_the_header_is_refused(workbook):
     with pytest.raises(InputError, match=r"a.xlsx:1: 16380 columns have no name in the header"):
-        list(read_rows(str(tmp_path / "a.xlsx")))
+        list(read_rows(workbook(pairs=[HEAD, [1, "q", "a"]], far="XFD1")))
 
 
 LAUGHS = b'<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(

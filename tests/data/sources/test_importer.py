@@ -14,24 +14,22 @@ from judgelm.data.sources.source import protocol_of
 from judgelm.errors import ConfigError, InputError, RunError
 from tests.support.benchmark_files import imported
 
-ROW = {"scenario": "chitchat", "label": 0, "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}
+AUTO_J = {"scenario": "chitchat", "label": 0, "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}
 
 
 @pytest.fixture
-def auto_j(tmp_path):
-    path = tmp_path / "testdata_pairwise.jsonl"
-    path.write_text(json.dumps(ROW) + "\n")
-    return str(path)
+def auto_j(write):
+    return write(AUTO_J, name="testdata_pairwise.jsonl")
 
 
-def test_the_protocol_stands_beside_the_rows(auto_j, tmp_path):
+def test_the_protocol_is_written_next_to_the_rows(auto_j, tmp_path):
     done = import_benchmark("auto-j", [auto_j], tmp_path / "out.jsonl")
     assert [path.name for path in done.paths] == ["out.jsonl", "out.protocol.json"]
     protocol = json.loads((tmp_path / "out.protocol.json").read_text())
     assert protocol["protocol"] == protocol_of(benchmarks()["auto-j"]).metric
     assert (protocol["rows"], protocol["labels"], protocol["rejected"]) == (1, {"1": 1}, 0)
-    assert protocol["files"][0]["name"] == "testdata_pairwise.jsonl"
-    assert len(protocol["files"][0]["sha256"]) == 64
+    [file] = protocol["files"]
+    assert (file["name"], len(file["sha256"])) == ("testdata_pairwise.jsonl", 64)
     assert str(tmp_path) not in json.dumps(protocol)
 
 
@@ -49,12 +47,12 @@ def test_an_earlier_import_is_replaced_only_on_request_and_by_a_whole_one(auto_j
     assert import_benchmark("auto-j", [auto_j], out, overwrite=True).rows == 1
 
 
-def test_a_file_given_twice_is_refused(tmp_path):
-    path = tmp_path / "pairs.jsonl"
-    row = {"pair_id": "p", "source": "livecodebench", "question": "q", "response_A": "a", "response_B": "b"}
-    path.write_text(json.dumps(row | {"label": "A>B"}) + "\n")
+JUDGEBENCH = {"pair_id": "p", "source": "livecodebench", "question": "q", "response_A": "a", "response_B": "b"}
+
+
+def test_a_file_given_twice_is_refused(write, tmp_path):
     with pytest.raises(InputError, match="repeated id 'p'"):
-        import_benchmark("judgebench", [str(path), str(path)], tmp_path / "out.jsonl")
+        import_benchmark("judgebench", [write(JUDGEBENCH | {"label": "A>B"})] * 2, tmp_path / "out.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,7 @@ def test_a_file_given_twice_is_refused(tmp_path):
         ("auto-j", "nowhere/out.jsonl", RunError, "no such folder"),
     ],
 )
-def test_what_cannot_be_is_refused(auto_j, tmp_path, name, out, error, finding):
+def test_invalid_arguments_are_refused(auto_j, tmp_path, name, out, error, finding):
     with pytest.raises(error, match=finding):
         import_benchmark(name, [auto_j], tmp_path / out)
 
@@ -100,25 +98,23 @@ def test_llmbars_sets_are_named_by_their_folders(write, tmp_path):
     row = {"input": "Say a.", "output_1": "b", "output_2": "a", "label": 2}
     paths = [write(row, name=f"{name}/dataset.json") for name in ("Natural", "GPTInst")]
     _, rows = imported("llmbar", tmp_path, *paths)
-    found = [(row["id"], row["category"], row["winner"]) for row in rows]
-    assert found == [("Natural-1", "Natural", 2), ("GPTInst-1", "GPTInst", 2)]
+    names = [(row["id"], row["category"], row["winner"]) for row in rows]
+    assert names == [("Natural-1", "Natural", 2), ("GPTInst-1", "GPTInst", 2)]
 
 
 def test_judgebench_has_four_categories_and_two_labels(write, tmp_path):
-    row = {"question": "q", "response_model": "gpt-4o-2024-05-13", "response_A": "a", "response_B": "b", "label": "B>A"}
+    row = JUDGEBENCH | {"response_model": "gpt-4o-2024-05-13", "label": "B>A"}
     sources = ("mmlu-pro-law", "livebench-reasoning", "livebench-math", "livecodebench")
     rows = [row | {"pair_id": f"p{number}", "source": source} for number, source in enumerate(sources)]
     done, found = imported("judgebench", tmp_path, write(*rows, rows[3] | {"pair_id": "p4", "label": "A=B"}))
     assert [row["category"] for row in found] == ["knowledge", "reasoning", "math", "coding"]
-    assert {row["winner"] for row in found} == {2}
-    assert found[0]["answer_models"] == ["gpt-4o-2024-05-13"] * 2
+    assert [(row["winner"], row["answer_models"]) for row in found] == [(2, ["gpt-4o-2024-05-13"] * 2)] * 4
     assert 'expected one of A>B, B>A, got "A=B"' in done.rejects[0].message
     assert json.loads((tmp_path / "out.rejects.jsonl").read_text())["line"] == 5
 
 
 def test_auto_js_labels_count_from_0_and_2_is_a_tie(write, tmp_path):
-    base = {"scenario": "chitchat", "prompt": "Hi.", "response 1": "Hello.", "response 2": "Yes?"}
-    _, rows = imported("auto-j", tmp_path, write(*(base | {"label": label} for label in (0, 1, 2))))
+    _, rows = imported("auto-j", tmp_path, write(*(AUTO_J | {"label": label} for label in (0, 1, 2))))
     assert [(row["id"], row["winner"]) for row in rows] == [("auto-j-1", 1), ("auto-j-2", 2), ("auto-j-3", "tie")]
     assert rows[0]["category"] == "chitchat"
 
@@ -130,9 +126,8 @@ def test_the_real_pandalm_says_what_reading_it_directly_says(shared_data, tmp_pa
     ours, direct = read_labels(str(tmp_path / "out.jsonl")), read_labels(path)
     assert ours.labels == direct.labels
     for name, sample in direct.samples.items():
-        found = ours.samples[name]
-        assert (found.question, found.answers) == (sample.question, sample.answers)
-        assert (found.answer_models, found.category) == (sample.answer_models, sample.category)
+        for field in ("question", "answers", "answer_models", "category"):
+            assert getattr(ours.samples[name], field) == getattr(sample, field)
 
 
 def test_the_real_llmbar(shared_data, tmp_path):
@@ -143,21 +138,17 @@ def test_the_real_llmbar(shared_data, tmp_path):
     assert (len(labelled.labels), labelled.unlabelled) == (234, 0)
 
 
-ROW = {"instruction": "q", "output_1": "a", "output_2": "b", "generator_1": "base", "generator_2": "m"}
-MORE = {"annotator": "judge", "dataset": "koala"}
+OUTPUTS = {"instruction": "q", "output_1": "a", "output_2": "b", "generator_1": "base", "generator_2": "m"}
+ANNOTATION = OUTPUTS | {"annotator": "judge", "dataset": "koala"}
 
 
 def test_annotations_become_labelled_rows_with_models_annotator_and_preference(write, tmp_path):
     others = ({"preference": preference, "instruction": str(preference)} for preference in (2, 1.5, 0, None))
-    path = write(ROW | MORE | {"preference": 1.25}, *(ROW | MORE | other for other in others))
+    path = write(ANNOTATION | {"preference": 1.25}, *(ANNOTATION | other for other in others))
     result, rows = imported("alpaca-eval", tmp_path, path)
     row = rows[0]
-    assert (row["question"], row["answer_1"], row["answer_models"], row["category"]) == (
-        "q",
-        "a",
-        ["base", "m"],
-        "koala",
-    )
+    assert (row["question"], row["answer_1"], row["answer_models"]) == ("q", "a", ["base", "m"])
+    assert row["category"] == "koala"
     assert (row["winner"], row["preference"], row["metadata"]) == (1, 0.75, {"annotator": "judge"})
     # 2 is the second answer; 1.5, and 0 in older files, a tie; without a preference there is no label
     preferences = [0.75, 0.0, 0.5, 0.5]
@@ -167,8 +158,8 @@ def test_annotations_become_labelled_rows_with_models_annotator_and_preference(w
 
 
 def test_one_annotator_judges_a_pair_once_and_another_again(write, tmp_path):
-    others = [ROW | MORE | {"preference": 2}, ROW | {"annotator": "other", "preference": 2}]
-    result, rows = imported("alpaca-eval", tmp_path, write(ROW | MORE | {"preference": 1}, *others))
+    others = [ANNOTATION | {"preference": 2}, OUTPUTS | {"annotator": "other", "preference": 2}]
+    result, rows = imported("alpaca-eval", tmp_path, write(ANNOTATION | {"preference": 1}, *others))
     assert [(row["metadata"]["annotator"], row["winner"]) for row in rows] == [("judge", 1), ("other", 2)]
     assert "already judged this pair" in result.rejects[0].reason
 
@@ -182,8 +173,15 @@ def tables(folder, judgments):
 
 
 def test_a_folder_of_three_tables_gives_the_same_rows(write, tmp_path):
-    _, rows = imported("alpaca-eval", tmp_path, write(ROW | MORE | {"preference": 1.25}))
-    judgment = {"instruction": 0, "output_1": 0, "output_2": 1, "preference": 1.25, **MORE}
+    _, rows = imported("alpaca-eval", tmp_path, write(ANNOTATION | {"preference": 1.25}))
+    judgment = {
+        "instruction": 0,
+        "output_1": 0,
+        "output_2": 1,
+        "preference": 1.25,
+        "annotator": "judge",
+        "dataset": "koala",
+    }
     folder = tables(tmp_path / "tables", [judgment, judgment | {"output_2": 5}])
     result, from_tables = imported("alpaca-eval", tmp_path, folder)
     assert from_tables == rows

@@ -12,7 +12,7 @@ from judgelm.studies.truth_file import AnswerTruth, PairTruth, by_sample, truth_
 from tests.support import benchmark_files
 
 
-def imported(name, *files):
+def with_truth(name, *files):
     """The result of an import, its rows and its lines of truth."""
     done, rows = benchmark_files.imported(name, Path.cwd(), *files)
     truth = Path("out.truth.jsonl")
@@ -28,22 +28,21 @@ SOLVED = {
 
 
 def test_gsm8ks_solutions_are_answers_with_a_known_truth(write):
-    _, rows, truth = imported("gsm8k", write(SOLVED))
-    assert [(row["id"], row["answer"], row["reference"]) for row in rows] == [
-        ("gsm8k-1/6b_finetuning", "It is 5.\nA: 5", "4"),
-        ("gsm8k-1/175b_finetuning", "A: 4", "4"),
-    ]
-    found = by_sample(truth_from_row(AnswerTruth, row, "truth") for row in truth)
-    one = found["gsm8k-1/175b_finetuning"]
-    assert (one.truth, one.agent, one.question, one.answer) == (True, "175b_finetuning", "gsm8k-1", "4")
-    assert not found["gsm8k-1/6b_finetuning"].truth
+    _, rows, truth = with_truth("gsm8k", write(SOLVED))
+    wrong, right = "gsm8k-1/6b_finetuning", "gsm8k-1/175b_finetuning"
+    answers = [(row["id"], row["answer"], row["reference"]) for row in rows]
+    assert answers == [(wrong, "It is 5.\nA: 5", "4"), (right, "A: 4", "4")]
+    truths = by_sample(truth_from_row(AnswerTruth, row, "truth") for row in truth)
+    known = truths[right]
+    assert (known.truth, known.agent, known.question, known.answer) == (True, "175b_finetuning", "gsm8k-1", "4")
+    assert not truths[wrong].truth
 
 
 def test_gsm8ks_questions_alone_are_for_an_answering_run(write):
-    _, [row], truth = imported("gsm8k", write({"question": "2 + 998?", "answer": "2 + 998 = 1,000\n#### 1,000"}))
+    _, [row], truth = with_truth("gsm8k", write({"question": "2 + 998?", "answer": "2 + 998 = 1,000\n#### 1,000"}))
     assert ("answer" in row, row["reference"], truth) == (False, "1000", [])
     with pytest.raises(InputError, match="no final number after"):
-        imported("gsm8k", write({"question": "Who?", "answer": "Nobody."}))
+        with_truth("gsm8k", write({"question": "Who?", "answer": "Nobody."}))
 
 
 MMLU = {"question_id": 70, "category": "law", "question": "Which?", "options": ["x", "y", "z"], "answer": "B"}
@@ -52,7 +51,7 @@ OUTPUTS = {"m1": {"text": RIGHT, "l2": "B"}, "m2": {"text": WRONG, "l2": "C"}}
 
 
 def test_mmlu_pros_outputs_of_several_models(write):
-    _, rows, truth = imported("mmlu-pro", write(MMLU | {"outputs": OUTPUTS}))
+    _, rows, truth = with_truth("mmlu-pro", write(MMLU | {"outputs": OUTPUTS}))
     assert [row["id"] for row in rows] == ["mmlu-pro-70/m1", "mmlu-pro-70/m2"]
     assert rows[0]["metadata"]["options"] == ["x", "y", "z"]
     assert [(row["truth"], row["answer"]) for row in truth] == [(True, "B"), (False, "B")]
@@ -70,7 +69,7 @@ def test_mmlu_pros_outputs_of_several_models(write):
 )
 def test_mmlu_pros_published_results_name_the_model_in_the_file(write, field, text, answer, truth):
     row = MMLU | {"answer_index": 1, "src": "s", "pred": "B", field: text}
-    _, [row], [known] = imported("mmlu-pro", write(row, name="model_outputs_Big-7B_5shots.json"))
+    _, [row], [known] = with_truth("mmlu-pro", write(row, name="model_outputs_Big-7B_5shots.json"))
     assert (row["id"], row["answer_models"]) == ("mmlu-pro-70/Big-7B", ["Big-7B"])
     assert (row["answer"], known["truth"]) == (answer, truth)
 
@@ -78,61 +77,41 @@ def test_mmlu_pros_published_results_name_the_model_in_the_file(write, field, te
 def test_a_question_that_a_model_answers_twice_counts_once_and_the_first_answer_stands(write):
     twice = write(*(MMLU | {"generated_text": text} for text in (RIGHT, WRONG)), name="model_outputs_m_5shots.json")
     other = write(MMLU | {"generated_text": WRONG}, name="model_outputs_n_5shots.json")
-    done, rows, _ = imported("mmlu-pro", twice, other)
+    done, rows, _ = with_truth("mmlu-pro", twice, other)
     assert [(row["id"], row["answer"]) for row in rows] == [("mmlu-pro-70/m", RIGHT), ("mmlu-pro-70/n", WRONG)]
-    [reject] = done.rejects
-    assert reject.line == 2
-    assert "a second answer from m to question mmlu-pro-70; the first, in " in reject.reason
+    assert [reject.line for reject in done.rejects] == [2]
+    assert "a second answer from m to question mmlu-pro-70" in done.rejects[0].reason
 
 
-def test_a_prediction_without_its_text_is_no_answer(write):
+def test_a_prediction_without_its_text_is_not_an_answer(write):
     path = write(MMLU | {"pred": "B", "reply": RIGHT}, name="model_outputs_m_5shots.json")
     with pytest.raises(InputError, match=r"expected model_outputs or generated_text, found the fields .*reply"):
-        imported("mmlu-pro", path)
+        with_truth("mmlu-pro", path)
 
 
 def test_mmlu_pros_pairs_have_a_right_and_a_wrong_answer_of_several_files(write):
-    files = [
-        write(MMLU | {"model_outputs": text}, name=f"model_outputs_{model}_5shots.json")
-        for model, text in (("m1", RIGHT), ("m2", WRONG))
-    ]
+    right = write(MMLU | {"model_outputs": RIGHT}, name="model_outputs_m1_5shots.json")
+    wrong = write(MMLU | {"model_outputs": WRONG}, name="model_outputs_m2_5shots.json")
     pair = {"question_id": 70, "model_a": "m2", "model_b": "m1", "label": "B"}
-    done, [row], truth = imported("mmlu-pro", *files, write(pair, pair | {"model_a": "m3"}))
+    done, [row], truth = with_truth("mmlu-pro", right, wrong, write(pair, pair | {"model_a": "m3"}))
     assert (row["id"], row["winner"], row["answer_2"]) == ("mmlu-pro-70/m2/m1", 2, RIGHT)
-    assert by_sample(truth_from_row(PairTruth, one, "truth") for one in truth)[row["id"]].answer == "B"
+    assert by_sample(truth_from_row(PairTruth, line, "truth") for line in truth)[row["id"]].answer == "B"
     assert "no output from m3 for mmlu-pro-70" in done.rejects[0].message
 
 
 def test_mmlu_pros_questions_alone_have_no_answers_and_a_gold_letter_of_their_options(write):
-    done, [row], truth = imported("mmlu-pro", write(MMLU, MMLU | {"question_id": 71, "answer": "D"}))
+    done, [row], truth = with_truth("mmlu-pro", write(MMLU, MMLU | {"question_id": 71, "answer": "D"}))
     assert (row["reference"], "answer" in row, truth) == ("B", False, [])
     assert "expected the letter of one of 3 options" in done.rejects[0].message
 
 
-HOTPOT = {"_id": "h1", "question": "Where?", "answer": "Paris", "context": [["France", ["Paris is its capital."]]]}
-DROP = {"passage": "It was 3.", "qa_pairs": [{"query_id": "d1", "question": "How many?", "answer": {"number": "3"}}]}
-
-
-def test_one_qa_set_is_not_taken_for_another_unless_its_rows_are_flat(write):
-    path = write({"history_1": DROP}, name="drop.json")
-    _, [row], _ = imported("drop", path)
-    assert row["reference"] == "3"
-    with pytest.raises(InputError, match="is in drop format, not quoref"):
-        imported("quoref", path)
-    flat = {"context": "One paragraph.\n\nAnother.", "pred_answer": "Lyon", "model": "m1"}
-    _, [row], _ = imported("drop", write(HOTPOT | flat))
-    assert (row["metadata"]["data_set"], row["answer"], row["answer_models"]) == ("drop", "Lyon", ["m1"])
-    with pytest.raises(InputError, match="is in hotpotqa format, not drop"):
-        imported("drop", write(HOTPOT))
-
-
 def test_the_real_gsm8k(shared_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done, _, truth = imported("gsm8k", shared_data / "gsm8k" / "example_model_solutions.jsonl.gz")
+    done, _, truth = with_truth("gsm8k", shared_data / "gsm8k" / "example_model_solutions.jsonl.gz")
     assert (done.rows, done.truths, len(done.rejects)) == (4 * 1319, 4 * 1319, 0)
     right = Counter(row["agent"] for row in truth if row["truth"])
     assert right == {"6b_finetuning": 286, "175b_finetuning": 458, "6b_verification": 515, "175b_verification": 742}
-    done, _, _ = imported("gsm8k", shared_data / "gsm8k" / "test.jsonl")
+    done, _, _ = with_truth("gsm8k", shared_data / "gsm8k" / "test.jsonl")
     assert (done.rows, done.truths) == (1319, 0)
     assert not Path("out.truth.jsonl").exists()  # the earlier import's
 
@@ -140,10 +119,10 @@ def test_the_real_gsm8k(shared_data, tmp_path, monkeypatch):
 def test_the_real_mmlu_pro(shared_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outputs = shared_data / "mmlu_pro" / "mmlu_pro_outputs_420.jsonl.gz"
-    done, _, truth = imported("mmlu-pro", outputs)
+    done, _, truth = with_truth("mmlu-pro", outputs)
     assert (done.rows, len(done.categories)) == (420 * 5, 14)
     known = {row["id"]: row["truth"] for row in truth}
-    done, rows, _ = imported("mmlu-pro", outputs, shared_data / "mmlu_pro" / "pairs.jsonl")
+    done, rows, _ = with_truth("mmlu-pro", outputs, shared_data / "mmlu_pro" / "pairs.jsonl")
     assert (done.rows, done.rejects) == (1688, [])
     for row in rows:
         key, *models = row["id"].split("/")
@@ -164,10 +143,8 @@ def test_a_row_is_a_question_with_its_number_and_its_template(imported):
     assert done.unlabelled == 2
     assert (first["id"], first["question"], first["reference"]) == ("gsm-symbolic-p1-0-0", "Ann has 0 pears.", "4")
     assert second["reference"] == "1045"
-    assert first["metadata"] == {
-        "data_set": "GSM-Symbolic-P1", "solution": "6 - 2 = 4\n#### 4", "template": 0, "original_id": 7,
-        "canary": "do not train on this",
-    }  # fmt: skip
+    ids = {"template": 0, "original_id": 7, "canary": "do not train on this"}
+    assert first["metadata"] == ids | {"data_set": "GSM-Symbolic-P1", "solution": "6 - 2 = 4\n#### 4"}
 
 
 @pytest.mark.parametrize(
@@ -180,16 +157,15 @@ def test_a_row_is_a_question_with_its_number_and_its_template(imported):
         ("GSM_symbolic.jsonl", "GSM-Symbolic"),
     ],
 )
-def test_the_name_says_which_file_it_is(imported, name, data_set):
-    _, [only] = imported("gsm-symbolic", row(0, 0), file=name)
-    assert only["metadata"]["data_set"] == data_set
-    assert only["id"] == f"{data_set.lower()}-0-0"
+def test_the_file_name_gives_the_data_set(imported, name, data_set):
+    _, [question] = imported("gsm-symbolic", row(0, 0), file=name)
+    assert (question["metadata"]["data_set"], question["id"]) == (data_set, f"{data_set.lower()}-0-0")
 
 
 @pytest.mark.parametrize(
     ("name", "finding"), [("problems.jsonl", "got none"), ("p1/GSM_p2.jsonl", "P1 and P2"), ("gsmp1.jsonl", "none")]
 )
-def test_a_name_that_does_not_say_it_is_refused(imported, name, finding):
+def test_ambiguous_file_names_are_refused(imported, name, finding):
     with pytest.raises(InputError, match=finding):
         imported("gsm-symbolic", row(0, 0), file=name)
 
@@ -204,7 +180,7 @@ def test_a_name_that_does_not_say_it_is_refused(imported, name, finding):
         ({"question": ["Ann"]}, "question"),
     ],
 )
-def test_rows_that_cannot_be_used_are_rejects(imported, fields, reason):
+def test_unusable_rows_are_rejects(imported, fields, reason):
     done, rows = imported("gsm-symbolic", row(0, 0), row(0, 1) | fields, file="GSM_p1.jsonl")
     assert len(rows) == 1
     assert reason in done.rejects[0].message

@@ -28,7 +28,7 @@ VALIDATED = [{"number": "", "spans": ["20 points"]}, {"number": "20", "spans": [
 PAIRS = [
     {
         "query_id": "d1",
-        "question": "How many points did the Bears score?",
+        "question": "How many points did it score?",
         "answer": gold("20"),
         "validated_answers": VALIDATED,
     },
@@ -43,70 +43,58 @@ ASKED = [
 QUOREF = {"data": [{"title": "A tale", "paragraphs": [{"context": "Ann and Bob met.", "qas": ASKED}]}]}
 
 
-def written(tmp_path, value, name="set.json", indent=None):
-    path = tmp_path / name
-    path.write_text(json.dumps(value, indent=indent), encoding="utf-8")
-    return str(path)
+@pytest.fixture
+def written(tmp_path):
+    """Writes one JSON value to a file."""
+
+    def write_value(value, indent=None):
+        (tmp_path / "set.json").write_text(json.dumps(value, indent=indent), encoding="utf-8")
+        return str(tmp_path / "set.json")
+
+    return write_value
 
 
-def test_hotpots_paragraphs_become_one_context(tmp_path):
-    [sample] = read_qa(written(tmp_path, [HOTPOT]))
+def test_hotpots_paragraphs_become_one_context(written):
+    [sample] = read_qa(written([HOTPOT]))
     assert (sample.id, sample.question, sample.reference, sample.answers) == ("h1", HOTPOT["question"], "Lyon", ())
-    assert sample.metadata == {
-        "data_set": "hotpotqa",
-        "answer_type": "place",
-        "context": "Festival: It is held yearly. Lyon hosts it.\n\nLyon: A city.",
-    }
+    context = "Festival: It is held yearly. Lyon hosts it.\n\nLyon: A city."
+    assert sample.metadata == {"data_set": "hotpotqa", "answer_type": "place", "context": context}
 
 
-def test_two_wiki_is_known_by_its_evidences_and_columns_are_read_too(tmp_path):
+def test_two_wiki_is_known_by_its_evidences_and_columns_are_read_too(written):
     columns = HOTPOT | {"context": {"title": ["Lyon"], "sentences": [["A city."]]}, "evidences": []}
-    [sample] = read_qa(written(tmp_path, [columns]))
+    [sample] = read_qa(written([columns]))
     assert (sample.metadata["data_set"], sample.metadata["context"]) == ("2wiki", "Lyon: A city.")
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_drops_passages_are_flattened(tmp_path, indent):
-    points, teams, day = read_qa(written(tmp_path, DROP, indent=indent))
-    assert points.metadata == {
-        "data_set": "drop",
-        "answer_type": "number",
-        "context": "The Bears won 20-13.",
-        "references": ["20", "20 points"],
-    }
+def test_drops_passages_are_flattened(written, indent):
+    points, teams, day = read_qa(written(DROP, indent))
+    metadata = {"answer_type": "number", "context": "The Bears won 20-13.", "references": ["20", "20 points"]}
+    assert points.metadata == metadata | {"data_set": "drop"}
     assert golds_of(points) == [("20",), ("20 points",)]
     assert (teams.reference, golds_of(teams)) == ("Bears, Lions", [("Bears", "Lions")])
     assert (day.id, day.reference, day.metadata["answer_type"]) == ("d3", "May 1990", "date")
 
 
-def test_quorefs_answers_are_the_spans_of_one(tmp_path):
-    both, one = read_qa(written(tmp_path, QUOREF))
+def test_quorefs_answers_are_the_spans_of_one(written):
+    both, first = read_qa(written(QUOREF))
     assert (both.metadata["data_set"], both.metadata["context"]) == ("quoref", "Ann and Bob met.")
     assert golds_of(both) == [("Ann", "Bob")]
-    assert golds_of(one) == [("Ann",)]
+    assert golds_of(first) == [("Ann",)]
 
 
 def test_rows_of_lines_and_gzipped_files_are_read(write, tmp_path):
-    assert [sample.id for sample in read_qa(write(*(HOTPOT | {"_id": f"h{i}"} for i in range(3))))] == [
-        "h0",
-        "h1",
-        "h2",
-    ]
+    lines = write(*(HOTPOT | {"_id": key} for key in ("h0", "h1", "h2")))
+    assert [sample.id for sample in read_qa(lines)] == ["h0", "h1", "h2"]
     zipped = tmp_path / "drop.json.gz"
     zipped.write_bytes(gzip.compress(json.dumps(DROP).encode()))
     assert [sample.id for sample in read_qa(str(zipped))] == ["d1", "d2", "d3"]
 
 
 def test_a_flat_row_may_hold_a_prediction_and_its_type(write):
-    row = {
-        "_id": 7,
-        "question": "Why?",
-        "gold_ans": 12.5,
-        "pred_answer": "12.5 km",
-        "model": "m",
-        "answer_type": "Number",
-    }
-    [sample] = read_qa(write(row), "drop")
+    row = {"_id": 7, "question": "Why?", "gold_ans": 12.5, "answer_type": "Number"}
+    [sample] = read_qa(write(row | {"pred_answer": "12.5 km", "model": "m"}), "drop")
     assert (sample.id, sample.reference, sample.answers, sample.answer_models) == ("7", "12.5", ("12.5 km",), ("m",))
     assert (sample.metadata["answer_type"], sample.metadata["data_set"]) == ("number", "drop")
 
@@ -135,14 +123,26 @@ def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change
     assert rejects[0].message.startswith(f"{path}:2")
 
 
-def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
+def test_an_unknown_data_set_and_a_broken_nest_are_refused(written):
     with pytest.raises(ConfigError, match="data set 'squad' not found"):
-        list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
+        list(read_qa(written([HOTPOT]), "squad"))
     with pytest.raises(InputError, match="is in neither Quoref's nor DROP's format"):
-        list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))
+        list(read_qa(written({"data": [{"paragraphs": [{}]}]})))
 
 
-ROW = {
+def test_a_qa_set_is_not_mistaken_for_another_unless_its_rows_are_flat(imported):
+    _, [row, *_] = imported("drop", DROP, file="drop.json")
+    assert row["reference"] == "20"
+    with pytest.raises(InputError, match="is in drop format, not quoref"):
+        imported("quoref", DROP, file="drop.json")
+    flat = {"context": "One paragraph.\n\nAnother.", "pred_answer": "Lyon", "model": "m1"}
+    _, [row] = imported("drop", HOTPOT | flat)
+    assert (row["metadata"]["data_set"], row["answer"], row["answer_models"]) == ("drop", "Lyon", ["m1"])
+    with pytest.raises(InputError, match="is in hotpotqa format, not drop"):
+        imported("drop", HOTPOT)
+
+
+EVOUNA = {
     "question": "Who wrote it?",
     "golden_answer": "A. Author/The Author",
     **{f"answer_{model}": f"By {model}." for model in MODELS},
@@ -152,17 +152,16 @@ ROW = {
 
 
 def test_each_models_answer_is_a_row(imported, tmp_path):
-    _, rows = imported("evouna", ROW, file="NQ.json")
+    _, rows = imported("evouna", EVOUNA, file="NQ.json")
     assert [row["id"] for row in rows] == [f"NQ-1-{model}" for model in MODELS]
-    assert rows[0]["reference"] == "A. Author"
+    assert (rows[0]["reference"], rows[0]["category"]) == ("A. Author", "NQ fid")
     assert rows[0]["metadata"]["references"] == ["A. Author", "The Author"]
-    assert rows[0]["category"] == "NQ fid"
     labels = read_labels(str(tmp_path / "out.jsonl")).labels
     assert (labels["NQ-1-fid"].scores, labels["NQ-1-gpt4"].scores) == ((0.0,), (1.0,))
 
 
 def test_improper_questions_and_answers_without_a_verdict_are_rejects(imported):
-    done, rows = imported("evouna", ROW, ROW | {"improper": True}, ROW | {"judge_gpt4": None}, file="NQ.json")
+    done, rows = imported("evouna", EVOUNA, EVOUNA | {"improper": True}, EVOUNA | {"judge_gpt4": None}, file="NQ.json")
     assert len(rows) == 9
     reasons = " ".join(reject.reason for reject in done.rejects)
     assert "marked as improper" in reasons
@@ -204,13 +203,13 @@ OURS = [
 
 
 @pytest.mark.parametrize(("question", "expected"), [*TABLE_5, *OURS])
-def test_the_question_tells_the_type(question, expected):
+def test_types_of_answers_by_question(question, expected):
     assert answer_type(question, ("x",)) == expected
 
 
-def test_yes_and_no_are_told_by_the_gold_answer():
+def test_yes_and_no_answers_by_the_gold_answer():
     assert answer_type("Which of the two films is longer?", ("Yes.",)) == "bool"
     assert answer_type("Are both from the same country?", ("no",)) == "bool"
     assert answer_type("Are both from the same country?") == "bool"
-    # a comparison that opens with a verb but is answered with a name is no yes/no question
+    # a comparison that begins with a verb but is answered with a name is not a yes/no question
     assert answer_type("Are the Beatles or the Kinks older?", ("the Kinks",)) == "string"

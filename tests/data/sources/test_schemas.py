@@ -10,6 +10,7 @@ from judgelm.data.sources.registry import SOURCES
 from judgelm.errors import InputError
 from judgelm.judges.released import released_judge
 from tests.support import benchmark_files
+from tests.support.flows import text_of
 
 HELPSTEER3 = {
     "domain": "code", "language": "python", "context": [{"role": "user", "content": "Sort it."}],
@@ -92,22 +93,15 @@ def test_nectar_is_its_best_against_its_worst_answer(entries, answers):
 
 def test_judgelms_validation_set_is_joined_by_question(write):
     unreadable = {"text": "error", "score": [-1, -1]}
-    statistics = {"answer1_body": "a", "answer2_body": "b", "score": [{"bleu": 1.0}, {"bleu": 2.0}]}
-    plain = [
-        {"question_id": 2, "text": "8 7\nBetter.", "score": [8.0, 7.0]},
-        *({"question_id": n} | unreadable for n in (1, 3)),
-    ]
-    files = [
-        write(
-            *({"question_id": n, "question_body": f"q{n}"} | statistics for n in (1, 2, 3)), name="judgelm_val_5k.jsonl"
-        ),
-        write(*plain, name="judgelm_val_5k_gpt4.jsonl"),
-        write(
-            {"question_id": 1, "text": "3 4\nNearer.", "score": [3.0, 4.0]},
-            name="judgelm_val_5k_gpt4_with_reference.jsonl",
-        ),
-        write({"question_id": 1, "reference": {"text": "r"}}, name="judgelm_val_5k_references.jsonl"),
-    ]
+    answers = {"answer1_body": "a", "answer2_body": "b", "score": [{"bleu": 1.0}, {"bleu": 2.0}]}
+    good = {"question_id": 2, "text": "8 7\nBetter.", "score": [8.0, 7.0]}
+    rows_by_file = {
+        "": [{"question_id": n, "question_body": f"q{n}"} | answers for n in (1, 2, 3)],
+        "_gpt4": [good, *({"question_id": n} | unreadable for n in (1, 3))],
+        "_gpt4_with_reference": [{"question_id": 1, "text": "3 4\nNearer.", "score": [3.0, 4.0]}],
+        "_references": [{"question_id": 1, "reference": {"text": "r"}}],
+    }
+    files = [write(*rows, name=f"judgelm_val_5k{name}.jsonl") for name, rows in rows_by_file.items()]
     rejects = []
     made = [entry.row for entry in SOURCES["judgelm"].entries(files, rejects.append)]
     # question 1 has a judgment with reference alone, 2 one without, 3 none
@@ -155,17 +149,17 @@ Score 1: No.
 Score 5: Yes.
 
 ###Feedback: """
-ROW = {"idx": 7, "response_source": "vicuna", "category": "generic", "instruction": PROMPT, "gpt4_score": [5, 4, 5]}
+GRADED = {"idx": 7, "response_source": "vicuna", "category": "generic", "instruction": PROMPT, "gpt4_score": [5, 4, 5]}
 
 
 def test_a_prompt_becomes_its_parts(imported):
     without = PROMPT.replace("###Reference Answer (Score 5):\nHello you.\n\n", "")
-    _, [row, other] = imported("prometheus", ROW, ROW | {"instruction": without})
-    assert row["id"] == "pairs-1"
-    assert (row["question"], row["answer"]) == ("Say hello.\nIn two words.", "Hello there.")
-    assert (row["reference"], row["answer_models"]) == ("Hello you.", ["vicuna"])
-    assert row["metadata"] == {"rubric": "[Is it kind?]\nScore 1: No.\nScore 5: Yes.", "gpt4_score": [5, 4, 5]}
-    assert row["scores"] == [pytest.approx(14 / 3)]
+    _, [row, other] = imported("prometheus", GRADED, GRADED | {"instruction": without})
+    assert row == {
+        "id": "pairs-1", "question": "Say hello.\nIn two words.", "answer": "Hello there.", "reference": "Hello you.",
+        "metadata": {"rubric": "[Is it kind?]\nScore 1: No.\nScore 5: Yes.", "gpt4_score": [5, 4, 5]},
+        "answer_models": ["vicuna"], "scores": [pytest.approx(14 / 3)], "category": "generic",
+    }  # fmt: skip
     assert ("reference" in other, other["answer"]) == (False, "Hello there.")
 
 
@@ -178,14 +172,10 @@ def test_a_prompt_becomes_its_parts(imported):
         ({"gpt4_score": []}, 'field "gpt4_score": expected a list of scores from 1 to 5'),
     ],
 )
-def test_what_cannot_be_used_is_a_reject_that_says_why(imported, change, finding):
-    done, rows = imported("prometheus", ROW, ROW | {"idx": 8} | change)
+def test_unusable_prompts_are_rejects(imported, change, finding):
+    done, rows = imported("prometheus", GRADED, GRADED | {"idx": 8} | change)
     assert len(rows) == 1
     assert finding in done.rejects[0].message
-
-
-def prompt_of(flow):
-    return "".join(span.text for span in next(flow)[0].prompt.spans)
 
 
 def test_the_real_prompts_come_back_byte_for_byte_from_the_judge_of_their_makers(shared_data, tmp_path):
@@ -196,5 +186,5 @@ def test_the_real_prompts_come_back_byte_for_byte_from_the_judge_of_their_makers
     rows = json.loads(gzip.decompress(source.read_bytes()))
     originals = {f"vicuna_eval-{number}": row["instruction"] for number, row in enumerate(rows, 1)}
     mode = released_judge("prometheus-1").mode("single", {})  # whose words these are
-    rebuilt = {key: prompt_of(mode(sample)) for key, sample in labelled.samples.items()}
+    rebuilt = {key: text_of(next(mode(sample))[0].prompt) for key, sample in labelled.samples.items()}
     assert [key for key in rebuilt if originals[key].strip() not in rebuilt[key]] == []
