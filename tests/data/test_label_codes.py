@@ -29,7 +29,7 @@ REFUSED = [[0, 1], [0, 1, 2], [1, 0, 2], [2, 0], [1, 2, 3], [-1, 0, 1], ["0", "1
 
 @pytest.mark.parametrize("field", ["winner", "label"])
 @pytest.mark.parametrize("values", REFUSED)
-def test_numbers_beside_1_and_2_are_refused_until_stated(named, field, values):
+def test_other_numbers_than_1_and_2_require_a_code(named, field, values):
     path = named(*({field: value} for value in values))
     with pytest.raises(LabelCodeError, match=rf'field "{field}" has the values .*--label-code'):
         read_labels(path, on_reject=lambda reject: None)
@@ -78,13 +78,13 @@ def test_published_spellings(named, value, expected):
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", float("nan")])
-def test_a_missing_value_is_no_label(named, value):
+def test_a_missing_value_is_not_a_label(named, value):
     found = read_labels(named({"winner": value}, {"winner": 1}))
     assert (list(found.labels), found.unlabelled, found.rejected) == (["r1"], 1, 0)
 
 
 @pytest.mark.parametrize("value", ["upper", "C", True, "1 or 2"])
-def test_a_word_without_meaning_is_a_reject_that_shows_it(named, value):
+def test_an_unknown_word_is_a_reject_that_contains_it(named, value):
     rejects = []
     assert list(read_labels(named({"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]
     assert f"got {json.dumps(value)}; define its meaning, for example with --label-code" in rejects[0].reason
@@ -92,9 +92,8 @@ def test_a_word_without_meaning_is_a_reject_that_shows_it(named, value):
 
 def test_a_stated_code_holds_for_votes_and_preferences(named):
     code = parse_label_code("0=first,1=second")
-    [label] = read_labels(
-        named(PAIR | {"winner": 0, "votes": [0, 0, 1]}), reading=Reading(label_code=code)
-    ).labels.values()
+    path = named(PAIR | {"winner": 0, "votes": [0, 0, 1]})
+    [label] = read_labels(path, reading=Reading(label_code=code)).labels.values()
     assert (label.winner, label.votes) == (1, (1, 1, 2))
     assert winners(named(PAIR | {"preference": 0}, PAIR | {"preference": 1}), label_code=code) == [1, 2]
 
@@ -133,10 +132,9 @@ def test_layouts_state_their_codes(named):
         winners(named(llmbar | {"label": 1}, llmbar | {"label": 0}))
 
 
+USUAL = (0, 1, 2, 3, -1, 0.5, 1.0, "0", " 1 ", "1.0", "A", "Model B", "TIE", "tie (bothbad)", "", None, True)
 VALUES = st.one_of(
-    st.sampled_from(
-        (0, 1, 2, 3, -1, 0.5, 1.0, "0", " 1 ", "1.0", "A", "Model B", "TIE", "tie (bothbad)", "", None, True)
-    ),
+    st.sampled_from(USUAL),
     st.sampled_from((1e999, float("nan"), 10**400, [1], [0, 2], {"winner": 1}, "inf", "1e999", "²", "一", "1_0")),
     st.text(max_size=5),
 )
@@ -145,9 +143,10 @@ LABEL_FIELDS = st.sampled_from(("winner", "label", "preference", "votes", "annot
 
 def labelled_rows(*texts):
     """Rows with one of the texts: the first row decides the file's layout, so either all rows have texts or none."""
-    row = st.tuples(
-        st.sampled_from(("r1", "r2", "r3")), st.dictionaries(LABEL_FIELDS, VALUES, max_size=3), st.sampled_from(texts)
-    ).map(lambda parts: {"id": parts[0], "winner": None, **parts[1], **parts[2]})
+    ids, fields = st.sampled_from(("r1", "r2", "r3")), st.dictionaries(LABEL_FIELDS, VALUES, max_size=3)
+    row = st.tuples(ids, fields, st.sampled_from(texts)).map(
+        lambda parts: {"id": parts[0], "winner": None, **parts[1], **parts[2]}
+    )
     return st.lists(row, min_size=1, max_size=6)
 
 

@@ -21,8 +21,7 @@ def test_the_majority_is_the_label_in_every_order_of_the_rows(labelled):
     for rows in permutations([vote(1), vote(2), vote(2), vote("tie", "q2")]):
         found = labelled(*rows)[0]
         assert {key: label.winner for key, label in found.labels.items()} == {"q1": 2, "q2": "tie"}
-        assert sorted(found.labels["q1"].votes) == [1, 2, 2]
-        assert (found.voted, found.split, found.rejected) == (1, {}, 0)
+        assert (sorted(found.labels["q1"].votes), found.voted, found.split, found.rejected) == ([1, 2, 2], 1, {}, 0)
 
 
 def test_votes_without_a_majority_are_neither_a_label_nor_a_tie(labelled):

@@ -13,8 +13,7 @@ def test_values_are_read_back_in_the_order_first_put():
     for key, text in (("b", "one"), ("a", "two \ud800"), ("b", "three")):
         shelf[key] = sample(key, text)
         assert shelf[key] == sample(key, text)
-    assert dict(shelf) == {"b": sample("b", "three"), "a": sample("a", "two \ud800")}
-    assert list(shelf) == ["b", "a"]
+    assert (dict(shelf), list(shelf)) == ({"b": sample("b", "three"), "a": sample("a", "two \ud800")}, ["b", "a"])
 
 
 def test_a_value_is_removed_or_missing():

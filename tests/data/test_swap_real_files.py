@@ -4,12 +4,14 @@ import gzip
 import json
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from judgelm.data.sources.layouts import split_review
 from judgelm.data.swap_names import Ambiguous, SwappedText, swap_names
+from tests.support.jsonl_files import rows_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 SWAP = (1, 0)
@@ -17,19 +19,12 @@ SWAP = (1, 0)
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real data sets are not at {DATA}")
 
 
-def rows(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def reviews(folder):
     """The reasons of a folder's reviews, with those of their answers that are there."""
-    answers = {
-        row["answer_id"]: row["text"]
-        for path in (DATA / "vicuna_reviews" / "answer").iterdir()
-        for row in rows(path)
-    }  # fmt: skip
+    files = (DATA / "vicuna_reviews" / "answer").iterdir()
+    answers = {row["answer_id"]: row["text"] for path in files for row in rows_of(path)}
     for path in sorted(folder.iterdir()):
-        for row in rows(path):
+        for row in rows_of(path):
             judged = [answers[row[name]] for name in ("answer1_id", "answer2_id") if row[name] in answers]
             yield split_review(row["text"])[1], judged
 
@@ -47,26 +42,21 @@ def pandalm():
         yield row["pandalm_reason"], [str(pairs[row["idx"]][name]) for name in ("response1", "response2")]
 
 
-SOURCES = {
-    "vicuna": lambda: reviews(DATA / "vicuna_reviews" / "review"),
-    "qlora": lambda: reviews(DATA / "qlora_ratings" / "relative-gpt-3.5"),
-    "llmbar": llmbar,
-    "pandalm": pandalm,
-}
+VICUNA, QLORA = DATA / "vicuna_reviews" / "review", DATA / "qlora_ratings" / "relative-gpt-3.5"
 
 
 @pytest.mark.parametrize(
     ("source", "counts", "mentions"),
     [
-        ("vicuna", {"exchanged": 640}, 2791),
-        ("qlora", {"exchanged": 1117, "unnamed_ordinal": 2, "unnamed_scores": 1}, 4927),
-        ("llmbar", {"exchanged": 1403, "unnamed_scores": 1}, 5548),
-        ("pandalm", {"exchanged": 999}, 1054),
+        (partial(reviews, VICUNA), {"exchanged": 640}, 2791),
+        (partial(reviews, QLORA), {"exchanged": 1117, "unnamed_ordinal": 2, "unnamed_scores": 1}, 4927),
+        (llmbar, {"exchanged": 1403, "unnamed_scores": 1}, 5548),
+        (pandalm, {"exchanged": 999}, 1054),
     ],
 )
 def test_real_reasons_are_exchanged_and_given_back(source, counts, mentions):
     found, names = Counter(), 0
-    for text, answers in SOURCES[source]():
+    for text, answers in source():
         result = swap_names(text, SWAP, answers)
         if isinstance(result, Ambiguous):
             found[result.code] += 1
@@ -78,9 +68,9 @@ def test_real_reasons_are_exchanged_and_given_back(source, counts, mentions):
 
 
 def test_each_assistant_of_the_reviews_is_exchanged_and_no_other_word():
-    # Both are read off by eye: these 1,760 reviews name answers as "Assistant 1" and in one other way, "the second
+    # Both were checked by eye: these 1,760 reviews name answers as "Assistant 1" and in one other way, "the second
     # assistant", in a review that is ambiguous for another reason.
-    for folder in (DATA / "vicuna_reviews" / "review", DATA / "qlora_ratings" / "relative-gpt-3.5"):
+    for folder in (VICUNA, QLORA):
         for text, answers in reviews(folder):
             result = swap_names(text, SWAP, answers)
             if isinstance(result, SwappedText):

@@ -18,9 +18,8 @@ def label_of(scores, reason=None):
 
 
 def pair_of(answers, plain=None, referenced=None, *, pair_id="7", question="q", reference="r", source="s", models=()):
-    sample = Sample(
-        id=pair_id, question=question, answers=answers, reference=reference, answer_models=models, category="c"
-    )
+    texts = {"question": question, "answers": answers, "reference": reference}
+    sample = Sample(id=pair_id, answer_models=models, category="c", **texts)
     return LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
 
 
@@ -110,9 +109,8 @@ def test_rows_of_several_do_not_depend_on_the_pairs_order_and_use_no_answer_twic
 
 
 def test_derived_rows_read_back_as_samples_with_labels(labelled):
-    pairs = [
-        pair_of((f"a{n}", f"a{n + 1}"), label_of((5.0, 6.5)), label_of((7.0, 7.0)), pair_id=str(n)) for n in range(3)
-    ]
+    labels = label_of((5.0, 6.5)), label_of((7.0, 7.0))
+    pairs = [pair_of((f"a{n}", f"a{n + 1}"), *labels, pair_id=str(n)) for n in range(3)]
     [several] = multi_rows(pairs, seed=0, step=0.5)
     read, _ = labelled(single_row(pairs[0], seed=0), several)
     one, many = read.samples.values()

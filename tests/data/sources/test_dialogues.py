@@ -5,6 +5,7 @@ import pytest
 from judgelm.data.readers.rows import Row
 from judgelm.data.sources.dialogues import dialogue_sample
 from judgelm.errors import InputError
+from judgelm.records import Sample
 
 TURNS = [{"question": "q1", "answers": ["a1", "b1"]}, {"question": "q2", "answers": ["a2", "b2"], "reference": "r2"}]
 
@@ -19,9 +20,9 @@ def read(**fields):
 
 def test_the_last_turn_is_the_question():
     sample = read(id="x", turns=TURNS, model_a="m", model_b="n", subject="maths")
-    assert (sample.id, sample.question, sample.answers, sample.reference) == ("x", "q2", ("a2", "b2"), "r2")
-    assert sample.answer_models == ("m", "n")
-    assert sample.metadata == {"turns": TURNS, "subject": "maths"}
+    texts = {"question": "q2", "answers": ("a2", "b2"), "reference": "r2"}
+    metadata = {"turns": TURNS, "subject": "maths"}
+    assert sample == Sample(id="x", answer_models=("m", "n"), metadata=metadata, **texts)
 
 
 def test_one_assistants_dialogue():
@@ -50,10 +51,7 @@ def test_a_system_message_goes_before_the_first_question():
         ({"turns": ["q1", "q2"]}, 'd.jsonl:7: field "turns": expected a list of'),
         ({"turns": []}, 'field "turns": expected a list of'),
         ({"turns": [{"answers": ["a"]}]}, 'field "question": expected text, got null'),
-        (
-            {"turns": [{"question": "q", "answers": [7]}]},
-            'field "answers": expected a list of strings, but the list contains the number 7',
-        ),
+        ({"turns": [{"question": "q", "answers": [7]}]}, '"answers": expected a list of strings, .* the number 7'),
         ({"turns": [TURNS[0] | {"answers": ["a"]}, TURNS[1]]}, r"d.jsonl:7: turns\[0\].answers: expected 2"),
         ({"turns": TURNS, "question": "another"}, "d.jsonl:7: turns: the last turn is not the sample's question"),
         ({"conversation_a": said("q", "a"), "conversation_b": said("p", "b")}, "the user's turns differ"),
@@ -61,6 +59,6 @@ def test_a_system_message_goes_before_the_first_question():
         ({"conversation_a": said("q", "a")}, 'field "conversation_b" is missing'),
     ],
 )
-def test_rows_that_are_no_dialogue_say_why(fields, message):
+def test_other_rows_are_refused(fields, message):
     with pytest.raises(InputError, match=message):
         read(**fields)

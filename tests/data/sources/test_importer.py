@@ -167,21 +167,15 @@ def test_one_annotator_judges_a_pair_once_and_another_again(write, tmp_path):
 def tables(folder, judgments):
     folder.mkdir()
     outputs = [{"instruction": 0, "generator": name, "text": text} for name, text in (("base", "a"), ("m", "b"))]
-    for name, rows in (("instructions", [{"instruction": "q"}]), ("outputs", outputs), ("judgments", judgments)):
+    tables = {"instructions": [{"instruction": "q"}], "outputs": outputs, "judgments": judgments}
+    for name, rows in tables.items():
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
     return folder
 
 
 def test_a_folder_of_three_tables_gives_the_same_rows(write, tmp_path):
     _, rows = imported("alpaca-eval", tmp_path, write(ANNOTATION | {"preference": 1.25}))
-    judgment = {
-        "instruction": 0,
-        "output_1": 0,
-        "output_2": 1,
-        "preference": 1.25,
-        "annotator": "judge",
-        "dataset": "koala",
-    }
+    judgment = ANNOTATION | {"instruction": 0, "output_1": 0, "output_2": 1, "preference": 1.25}
     folder = tables(tmp_path / "tables", [judgment, judgment | {"output_2": 5}])
     result, from_tables = imported("alpaca-eval", tmp_path, folder)
     assert from_tables == rows

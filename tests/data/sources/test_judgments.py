@@ -26,13 +26,15 @@ def orders(judgment):
     return [(part.order, part.label) for part in judgment.shown]
 
 
+LLMBAR = {"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": []}
+
+
 def test_llmbar_winners_name_the_rows_own_order_in_both_orders(published):
     game = {"completion": ["Output (a) is better.", "stop"]}
-    rows = [
-        {"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": [
-            {"swap = False": {**game, "winner": "1"}, "swap = True": {**game, "winner": second}}]}
-        for second in ("1", "2", None)
-    ]  # fmt: skip
+    rows = []
+    for second in ("1", "2", None):
+        games = {"swap = False": game | {"winner": "1"}, "swap = True": game | {"winner": second}}
+        rows.append(LLMBAR | {"results": [games]})
     name, [agreed, split, failed] = published(*rows, name="Natural/evaluators/GPT-4/CoT/result.jsonl")
     assert (name, agreed.judge, agreed.judgment.sample_id) == ("llmbar", "GPT-4/CoT", "Natural-1")
     # the first answer is better in both orders: place 1 as given, place 2 swapped
@@ -40,11 +42,6 @@ def test_llmbar_winners_name_the_rows_own_order_in_both_orders(published):
     assert (agreed.judgment.winner, agreed.judgment.consistent) == (1, True)
     assert (split.judgment.winner, split.judgment.consistent) == ("tie", False)
     assert failed.judgment.failure.code == "off_grammar"
-
-
-def test_llmbar_needs_its_folders(published):
-    with pytest.raises(InputError, match="SET/evaluators/JUDGE/PROMPT"):
-        published({"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": []})
 
 
 def judgebench(decisions, **inner):
@@ -65,8 +62,7 @@ def judgebench(decisions, **inner):
 )
 def test_judgebench_decisions_name_places(published, decisions, winner, consistent):
     _, [found] = published(judgebench(decisions))
-    assert found.judge == "arena_hard/m"
-    assert (found.judgment.winner, found.judgment.consistent) == (winner, consistent)
+    assert (found.judge, found.judgment.winner, found.judgment.consistent) == ("arena_hard/m", winner, consistent)
 
 
 def test_judgebench_scores_of_reward_models_are_put_back(published):
@@ -78,13 +74,12 @@ def test_judgebench_scores_of_reward_models_are_put_back(published):
     assert (found.judgment.scores, found.judgment.winner) == ((1.0, 3.0), 2)
 
 
-@pytest.mark.parametrize(("decision", "code"), [(None, "engine"), ("null", "off_grammar")])
-def test_judgebench_failures_stay_failures(published, decision, code):
-    row = judgebench(["A>B", decision])
-    if decision == "null":
-        row["judgments"][1]["decision"] = None
-    _, [found] = published(row)
-    assert (found.judgment.verdict, found.judgment.failure.code) == (None, code)
+def test_judgebench_failures_stay_failures(published):
+    without_decision = judgebench(["A>B", "B>A"])
+    without_decision["judgments"][1]["decision"] = None
+    for row, code in ((judgebench(["A>B", None]), "engine"), (without_decision, "off_grammar")):
+        _, [read] = published(row)
+        assert (read.judgment.verdict, read.judgment.failure.code) == (None, code)
 
 
 def test_auto_j_joins_two_files_line_by_line(write):
@@ -108,9 +103,8 @@ def test_pandalm_results(published):
 def test_alpaca_eval_preferences_become_winners_and_probabilities(published):
     row = {"instruction": "q", "output_1": "x", "output_2": "y", "annotator": "a"}
     name, judged = published(*(row | {"preference": preference} for preference in (1.25, 2.0, 1.5, None)))
-    assert name == "alpaca-eval"
-    assert [each.judgment.winner for each in judged] == [1, 2, "tie", None]
-    assert [each.judgment.probability for each in judged] == [0.75, None, None, None]
+    results = [(each.judgment.winner, each.judgment.probability) for each in judged]
+    assert (name, results) == ("alpaca-eval", [(1, 0.75), (2, None), ("tie", None), (None, None)])
     assert judged[3].judgment.failure.code == "off_grammar"
 
 
@@ -156,7 +150,7 @@ def test_reviews_of_both_orders_are_joined_by_their_answers(write):
     assert (found.judgment.winner, found.judgment.consistent) == (2, False)
 
 
-def test_a_review_that_its_source_could_not_read_is_a_failure(published):
+def test_an_unparsed_review_is_a_failure(published):
     _, [found] = published(review(1, ("x", "y"), [-1, -1]))
     assert found.judgment.failure.code == "off_grammar"
 
@@ -180,9 +174,13 @@ def test_mmlu_pro_predictions_are_verdicts_on_answers(published):
     assert (found.judgment.sample_id, found.judge) == ("mmlu-pro-7/gpt-4o", "pred")
 
 
-def test_what_fits_no_format_names_its_fields(published):
-    with pytest.raises(InputError, match=r"unknown fields \(id, verdict\)"):
-        published({"id": 1, "verdict": 2})
+@pytest.mark.parametrize(
+    ("row", "finding"),
+    [({"id": 1, "verdict": 2}, r"unknown fields \(id, verdict\)"), (LLMBAR, "SET/evaluators/JUDGE/PROMPT")],
+)
+def test_unknown_fields_and_missing_folders_are_refused(published, row, finding):
+    with pytest.raises(InputError, match=finding):
+        published(row)
 
 
 def test_files_of_two_formats_are_refused(write):
@@ -204,8 +202,7 @@ def test_llmbars_own_counts_come_out(shared_data, subset):
     folder = shared_data / "llmbar" / subset / "evaluators" / "GPT-4" / "CoT"
     _, judged = read(str(folder / "result.json.gz"))
     labels = [row["label"] for row in json.loads(gzip.decompress((folder / "result.json.gz").read_bytes()))]
-    both = sum(
-        each.judgment.consistent and each.judgment.winner == label for each, label in zip(judged, labels, strict=True)
-    )
+    pairs = zip([each.judgment for each in judged], labels, strict=True)
+    both = sum(judgment.consistent and judgment.winner == label for judgment, label in pairs)
     counts = json.loads((folder / "statistics.json").read_text())
     assert counts["correct_both"].startswith(f"{both} / {len(labels)}")

@@ -3,10 +3,8 @@
 import pytest
 
 from judgelm.data.label_codes import parse_label_code
-from judgelm.data.labelled_set import read_labels
 from judgelm.data.samples import Reading, SampleStream
 from judgelm.errors import LabelCodeError
-from tests.support.jsonl_files import write_rows
 
 TEXTS = {"prompt": "Name a tree.", "answer1": "Oak", "answer2": "Trout"}
 FIELDS = {"prompt": "Name a tree.", "response-1": "Oak", "response-2": "Trout"}
@@ -54,27 +52,15 @@ def chosen(*ids, answer="accept"):
     return {"text": "Name a tree.", "options": OPTIONS, "accept": list(ids), "answer": answer, "_task_hash": 1}
 
 
-def labelled(*labels):
+def doccano(*labels):
     return {"id": 1, "text": "Name a tree.", "answer_1": "Oak", "answer_2": "Trout", "label": [*labels], "Comments": []}
-
-
-@pytest.fixture
-def read(tmp_path):
-    def read(*rows, code=None):
-        path = str(write_rows(tmp_path / "a.jsonl", rows))
-        samples = list(SampleStream([path]))
-        read.rejects = []
-        reading = Reading(label_code=None if code is None else parse_label_code(code))
-        return samples, read_labels(path, on_reject=read.rejects.append, reading=reading)
-
-    return read
 
 
 @pytest.mark.parametrize(
     ("rows", "winner", "votes"),
     [
         ([task([result("left")], [result("right")], [result("right")])], 2, (1, 2, 2)),
-        ([task([result("left")]) | {"annotations": [{"result": [result("left")]}, cancelled("right")]}], 1, (1,)),
+        ([task() | {"annotations": [{"result": [result("left")]}, cancelled("right")]}], 1, (1,)),
         ([task([result("left"), choice("clear", tag="why")], predictions=[{"result": [result("right")]}])], 1, (1,)),
         ([task([choice("Answer B")], [], [choice("tie")], [choice("Answer B")])], 2, (2, "tie", 2)),
         ([flat("left"), flat("right", 2), flat([{"selected": "right"}], 3)], 2, (1, 2, 2)),
@@ -83,12 +69,12 @@ def read(tmp_path):
         ([ranking(1, 2)], 1, (1,)),
         ([ranking(1, 1)], "tie", ("tie",)),
         ([chosen("y"), chosen("y"), chosen("z"), chosen("x", answer="ignore")], 2, (2, 2, "tie")),
-        ([labelled("2", "2")], 2, (2, 2)),
+        ([doccano("2", "2")], 2, (2, 2)),
     ],
 )
-def test_what_people_submitted_are_the_votes(read, rows, winner, votes):
-    [sample], labels = read(*rows)
-    [label] = labels.labels.values()
+def test_what_people_submitted_are_the_votes(labelled, rows, winner, votes):
+    [label] = labelled(*rows)[0].labels.values()
+    [sample] = SampleStream(["pairs.jsonl"])
     assert (sample.question, sample.answers) == PAIR
     assert (label.winner, label.votes) == (winner, votes)
 
@@ -101,32 +87,33 @@ def test_what_people_submitted_are_the_votes(read, rows, winner, votes):
         (task([choice("Neither")], key=2), '"Neither"'),
     ],
 )
-def test_an_annotation_that_is_ambiguous_is_a_reject(read, row, finding):
-    assert [*read(task([result("left")]), row)[1].labels] == ["1"]
-    assert finding in read.rejects[-1].reason
+def test_an_annotation_that_is_ambiguous_is_a_reject(labelled, row, finding):
+    read, messages = labelled(task([result("left")]), row)
+    assert [*read.labels] == ["1"]
+    assert finding in messages[-1]
 
 
-def test_responses_without_status_are_judged_and_are_no_labels(read):
-    row = responses(("response-2", None), id=2)
-    assert [*read(responses(("response-1", "submitted")), row)[1].labels] == ["1"]
-    assert "to_datasets()" in read.rejects[0].reason
+def test_responses_without_status_are_judged_and_are_not_labels(labelled):
+    read, messages = labelled(responses(("response-1", "submitted")), responses(("response-2", None), id=2))
+    assert ([*read.labels], len([*SampleStream(["pairs.jsonl"])])) == (["1"], 2)
+    assert "to_datasets()" in messages[0]
 
 
-def test_answers_that_cannot_be_told_apart_from_other_fields_are_a_reject(tmp_path):
+def test_ambiguous_answer_fields_are_a_reject(write):
     for texts in ({"prompt": "q"}, TEXTS | {"answer3": "Elm"}, TEXTS | {"text1": "a", "text2": "b"}):
         rejects = []
         rows = [task([result("left")]), task([], key=2) | {"data": texts}]
-        stream = SampleStream([str(write_rows(tmp_path / "a.jsonl", rows))], on_reject=rejects.append)
+        stream = SampleStream([write(*rows)], on_reject=rejects.append)
         assert [sample.id for sample in stream] == ["1"]
         assert "no question with two answers" in rejects[0].reason
 
 
-def test_a_stated_code_explains_the_tools_words(read):
+def test_a_stated_code_explains_the_tools_words(labelled):
     rows = task([choice("Left one")]), task([choice("Same")], key=2), task([result("right")], key=3)
-    labels = read(*rows, code="Left one=first,Same=tie")[1].labels
-    assert [label.winner for label in labels.values()] == [1, "tie", 2]
+    read, _ = labelled(*rows, reading=Reading(label_code=parse_label_code("Left one=first,Same=tie")))
+    assert [label.winner for label in read.labels.values()] == [1, "tie", 2]
 
 
-def test_numbers_need_a_code(read):
+def test_numbers_need_a_code(labelled):
     with pytest.raises(LabelCodeError, match=r"0 \(1 times\)"):
-        read(labelled("0"), labelled("1") | {"id": 2})
+        labelled(doccano("0"), doccano("1") | {"id": 2})

@@ -64,8 +64,7 @@ def test_the_label_made_with_a_reference_is_another_one(labelled):
     fields = {"score": [8, 6], "text": "8 6\nx", "score_w_reference": [2, 9], "text_w_reference": "2 9\n\ny"}
     bad = {"question_id": 8, "score": [8, 6], "text_w_reference": "error"}
     read, _ = labelled(JUDGELM | fields, JUDGELM | bad, with_reference=True)
-    assert read.labels == {"7": Label(sample_id="7", winner=2, scores=(2, 9), reason="y")}
-    assert read.unlabelled == 1
+    assert (read.labels, read.unlabelled) == ({"7": Label(sample_id="7", winner=2, scores=(2, 9), reason="y")}, 1)
 
 
 def test_a_file_without_any_label_is_an_error(labelled):
@@ -185,8 +184,7 @@ def test_plain_rows(write, row, answers):
 def test_unknown_fields_of_plain_rows_are_metadata(write):
     row = PLAIN | {"metadata": {"kind": "k"}, "site": "x", "category": "c", "winner": 1, "answer_models": ["m", "n"]}
     sample = sample_of(write, row)
-    assert sample.metadata == {"kind": "k", "site": "x"}
-    assert (sample.category, sample.answer_models) == ("c", ("m", "n"))
+    assert (sample.metadata, sample.category, sample.answer_models) == ({"kind": "k", "site": "x"}, "c", ("m", "n"))
 
 
 @pytest.mark.parametrize(

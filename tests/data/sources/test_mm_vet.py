@@ -46,12 +46,11 @@ def test_a_models_answers_are_joined_by_id_and_a_question_without_is_a_reject(wr
         imported("mm-vet", tmp_path, tmp_path / "llava.json")
 
 
-def test_of_several_models_answers_the_ids_say_whose_they_are(written):
+def test_of_several_models_answers_the_ids_name_the_model(written):
     files = [written({"v1_1": model, "v1_0": model}, f"{model}.json") for model in ("llava", "emu")]
     rows = list(mm_vet_rows(written(QUESTIONS), files))
-    assert [(row["id"], row["answer"]) for row in rows] == [
-        ("v1_0/llava", "llava"), ("v1_0/emu", "emu"), ("v1_1/llava", "llava"), ("v1_1/emu", "emu"),
-    ]  # fmt: skip
+    expected = [(f"{key}/{model}", model) for key in ("v1_0", "v1_1") for model in ("llava", "emu")]
+    assert [(row["id"], row["answer"]) for row in rows] == expected
     with pytest.raises(InputError, match=r"other/emu.json: has the same model name as .*emu.json"):
         list(mm_vet_rows(written(QUESTIONS), [files[1], written({"v1_0": "x"}, "other/emu.json")]))
 
@@ -76,7 +75,7 @@ def test_images_within_a_question_of_version_2(written):
         ({"imagename": ""}, "no image"),
     ],
 )
-def test_a_question_that_cannot_be_asked_is_left_out_and_said(written, change, finding):
+def test_a_question_that_cannot_be_asked_is_a_reject(written, change, finding):
     rejects = []
     rows = mm_vet_rows(written(QUESTIONS | {"v1_0": FIRST | change}), on_reject=rejects.append)
     assert [row["id"] for row in rows] == ["v1_1"]

@@ -1,4 +1,4 @@
-"""MT-Bench and FairEval, whose questions, answers and labels stand in files of their own."""
+"""MT-Bench and FairEval, with questions, answers and labels in separate files."""
 
 import json
 
@@ -24,8 +24,8 @@ def conversation(*texts):
 
 
 def vote(judge, winner, turn=1, first="alpaca", second="vicuna", **more):
-    row = {"question_id": 81, "model_a": first, "model_b": second, "winner": winner, "judge": judge, "turn": turn}
-    return row | more
+    models = {"model_a": first, "model_b": second}
+    return {"question_id": 81, "winner": winner, "judge": judge, "turn": turn} | models | more
 
 
 QUESTION = {"question_id": 81, "category": "writing", "turns": ["Write.", "Rewrite."]}
@@ -38,10 +38,8 @@ def answers(model, *turns):
 @pytest.fixture
 def files(write):
     """Files of the question and of two models' answers."""
-    models = (
-        write(answers(model, f"{model[0]}1", f"{model[0]}2"), name=f"{model}.jsonl") for model in ("alpaca", "vicuna")
-    )
-    return [write(QUESTION, name="question.jsonl"), *models]
+    rows = {model: answers(model, f"{model[0]}1", f"{model[0]}2") for model in ("alpaca", "vicuna")}
+    return [write(QUESTION, name="question.jsonl"), *(write(row, name=f"{model}.jsonl") for model, row in rows.items())]
 
 
 def test_votes_with_their_conversations_are_enough(mt_bench, write):
@@ -51,18 +49,17 @@ def test_votes_with_their_conversations_are_enough(mt_bench, write):
     first, second = rows["81:alpaca:vicuna:1"], rows["81:alpaca:vicuna:2"]
     assert (first["question"], first["answer_1"], first["answer_2"], first["winner"]) == ("Write.", "a1", "b1", 1)
     assert (second["question"], second["answer_1"], second["winner"]) == ("Rewrite.", "a2", "tie")
-    assert [one["answers"] for one in second["metadata"]["turns"]] == [["a1", "b1"], ["a2", "b2"]]
+    assert [turn["answers"] for turn in second["metadata"]["turns"]] == [["a1", "b1"], ["a2", "b2"]]
     assert (len(first["metadata"]["turns"]), first["category"]) == (1, "writing")
 
 
 def test_votes_are_joined_with_questions_answers_and_references(mt_bench, write, files):
     references = write(answers("gpt-4", "R1", "R2"), name="reference_answer/gpt-4.jsonl")
-    done, rows = mt_bench(
-        *files, references, write(vote("expert_0", "model_b", 2), vote("expert_0", "model_a", second="llama"))
-    )
+    votes = write(vote("expert_0", "model_b", 2), vote("expert_0", "model_a", second="llama"))
+    done, rows = mt_bench(*files, references, votes)
     [row] = rows.values()
     assert (row["winner"], row["reference"], row["answer_models"]) == (2, "R2", ["alpaca", "vicuna"])
-    assert [one["reference"] for one in row["metadata"]["turns"]] == ["R1", "R2"]
+    assert [turn["reference"] for turn in row["metadata"]["turns"]] == ["R1", "R2"]
     assert "no answers of both models for question 81, turn 1" in done.rejects[0].message
 
 
@@ -76,8 +73,7 @@ def test_a_pair_that_people_saw_either_way_round_is_one_row(mt_bench, write, fil
     _, rows = mt_bench(*files, write(*votes))
     [row] = rows.values()
     # alpaca has two of the experts' three votes; the author's is kept apart
-    assert (row["winner"], row["votes"]) == (1, [1, 2, 1])
-    assert row["metadata"]["other_votes"] == {"author_1": 2}
+    assert (row["winner"], row["votes"], row["metadata"]["other_votes"]) == (1, [1, 2, 1], {"author_1": 2})
 
 
 def test_without_votes_every_pair_of_models_is_a_row_for_each_turn(mt_bench, write, files):
@@ -96,7 +92,7 @@ def test_the_real_questions_need_answers_and_a_judges_verdicts_are_no_votes(shar
 def test_the_real_questions_and_categories(shared_data, mt_bench, write):
     folder = shared_data / "mt_bench"
     questions = [json.loads(line) for line in (folder / "question.jsonl").read_text().splitlines()]
-    turns = [answers(model, "x", "y") | {"question_id": one["question_id"]} for model in "ab" for one in questions]
+    turns = [answers(model, "x", "y") | {"question_id": row["question_id"]} for model in "ab" for row in questions]
     done, rows = mt_bench(folder / "question.jsonl", folder / "reference_answer_gpt-4.jsonl", write(*turns))
     assert (done.rows, len(done.categories), set(done.categories.values())) == (160, 8, {20})
     assert rows["101:a:b:1"]["reference"].startswith("If you have just overtaken")
@@ -112,14 +108,10 @@ def fair_files(write, tmp_path):
     def write_files(labels="CHATGPT\nTIE\nVICUNA13B"):
         models = {"gpt35": "gpt-3.5-turbo:20230327", "vicuna": "vicuna-13b:20230322-clean-lang"}
         (tmp_path / "human.txt").write_text(labels)
-        answered = (
-            write(
-                *({"answer_id": "x", "model_id": model, "question_id": n, "text": f"{name}{n}"} for n in (3, 2, 1)),
-                name=name,
-            )
-            for name, model in models.items()
-        )
-        return [write(*FAIR, name="question.jsonl"), *answered, "human.txt"]
+        for name, model in models.items():
+            rows = [{"question_id": number, "text": f"{name}{number}"} for number in (3, 2, 1)]
+            write(*(row | {"answer_id": "x", "model_id": model} for row in rows), name=name)
+        return [write(*FAIR, name="question.jsonl"), *models, "human.txt"]
 
     return write_files
 
@@ -129,12 +121,8 @@ def test_faireval_joins_labels_by_line_and_answers_by_id_whichever_file_comes_fi
     _, rows = imported("faireval", tmp_path, questions, gpt, vicuna, labels)
     assert [row["winner"] for row in rows] == [1, "tie", 2]
     last = rows[2]
-    assert (last["id"], last["question"], last["answer_1"], last["answer_2"]) == (
-        "faireval-3",
-        "q3",
-        "gpt353",
-        "vicuna3",
-    )
+    assert (last["id"], last["question"]) == ("faireval-3", "q3")
+    assert (last["answer_1"], last["answer_2"]) == ("gpt353", "vicuna3")
     _, rows = imported("faireval", tmp_path, vicuna, labels, gpt, questions)
     assert [row["winner"] for row in rows] == [2, "tie", 1]
 

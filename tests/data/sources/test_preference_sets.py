@@ -10,8 +10,7 @@ from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.preference_sets import SECTIONS
 from judgelm.errors import InputError
-from tests.support import benchmark_files
-from tests.support.benchmark_files import imported, published
+from tests.support.benchmark_files import published
 
 FIRST = {
     "prompt": "Say a.", "chosen": "a", "chosen_model": "m1", "rejected": "b", "rejected_model": "m2",
@@ -35,7 +34,7 @@ def test_rewardbench_rows_know_subset_and_section_which_are_in_the_protocol_file
 
 def test_rewardbench_as_parquet(tmp_path):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([FIRST, FIRST | {"id": 4}]), tmp_path / "in.parquet")
-    assert benchmark_files.imported("rewardbench", tmp_path, tmp_path / "in.parquet")[0].rows == 2
+    assert import_benchmark("rewardbench", [str(tmp_path / "in.parquet")], tmp_path / "out.jsonl").rows == 2
 
 
 def test_rewardbench_and_its_second_version_are_not_mixed_up(imported):
@@ -83,13 +82,12 @@ STYLES = {"id": 8, "prompt": "Why?", "chosen": ["c1", "c2", "c3"], "rejected": [
 
 def test_rm_bench_compares_each_style_with_each(imported):
     _, rows = imported("rm-bench", STYLES, file="chat_filtered.json")
-    by_id = {row["id"]: row for row in rows}
+    levels = {row["id"]: row["category"] for row in rows}
     assert len(rows) == 9
     # rows of the authors' matrix are the chosen styles: above the diagonal hard, below easy
-    assert by_id["chat-8-concise-markdown"]["category"] == "Chat, hard"
-    assert by_id["chat-8-detailed-detailed"]["category"] == "Chat, normal"
-    assert by_id["chat-8-markdown-concise"]["category"] == "Chat, easy"
-    hard = by_id["chat-8-concise-markdown"]
+    matrix = {"concise-markdown": "hard", "detailed-detailed": "normal", "markdown-concise": "easy"}
+    assert levels.items() >= {f"chat-8-{styles}": f"Chat, {level}" for styles, level in matrix.items()}.items()
+    [hard] = [row for row in rows if row["id"] == "chat-8-concise-markdown"]
     assert (hard[f"answer_{hard['winner']}"], hard[f"answer_{3 - hard['winner']}"]) == ("c1", "r3")
 
 
@@ -111,19 +109,17 @@ def test_the_published_files_of_rm_bench(tmp_path):
     assert done.rows == 9 * 129
 
 
-PPE = {"question_id": "p1", "prompt": "Name a metal.", "response_1": "Tin", "response_2": "Oak"}
-
-
 def test_ppe_votes(labelled):
-    found, _ = labelled(PPE | {"winner": "model_b", "model_a": "m1", "model_b": "m2"})
+    row = {"question_id": "p1", "prompt": "Name a metal.", "response_1": "Tin", "response_2": "Oak"}
+    found, _ = labelled(row | {"winner": "model_b", "model_a": "m1", "model_b": "m2"})
     [sample] = found.samples.values()
     assert (sample.id, sample.answers, sample.answer_models) == ("p1", ("Tin", "Oak"), ("m1", "m2"))
     assert found.labels["p1"].winner == 2
 
 
-def test_safe_rlhf_counts_from_zero_and_keeps_who_is_safer(write, tmp_path):
+def test_safe_rlhf_counts_from_zero_and_keeps_who_is_safer(imported):
     row = {"prompt": "q", "response_0": "a", "response_1": "b", "better_response_id": 1, "safer_response_id": 0}
-    _, [made] = imported("preferences", tmp_path, write(row))
+    _, [made] = imported("preferences", row)
     assert (made["answer_1"], made["winner"], made["metadata"]) == ("a", 2, {"safer_response_id": 0})
 
 

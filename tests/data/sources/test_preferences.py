@@ -11,7 +11,6 @@ from judgelm.data.samples import SampleStream
 from judgelm.data.sources.registry import recognise
 from judgelm.errors import InputError
 from judgelm.records import Label
-from tests.support.jsonl_files import write_rows
 
 
 def user(text):
@@ -43,14 +42,9 @@ ULTRA = {"prompt": "q", "chosen": [user("q"), assistant("good")], "rejected": [u
 SIDES = {"conversation_a": [user("q"), assistant("a")], "conversation_b": [user("q"), assistant("b")]}
 ARENA = {"question_id": "58210e39b3fd4441a2bd4a518bb44c2d", "model_a": "m", "model_b": "n", "winner": "model_b"} | SIDES
 WINNERS = {"winner_model_a": 1, "winner_model_b": 0, "winner_tie": 0}
-RESPONSES = {
-    "id": 30192,
-    "model_a": "m",
-    "model_b": "n",
-    "prompt": '["q"]',
-    "response_a": '["a"]',
-    "response_b": '["b"]',
-}
+TEXTS = {"prompt": '["q"]', "response_a": '["a"]', "response_b": '["b"]'}
+OTHER_TURNS = {"response_a": '["a", "x"]', "response_b": '["b", "y"]'}
+RESPONSES = {"id": 30192, "model_a": "m", "model_b": "n"} | TEXTS
 KAGGLE = RESPONSES | WINNERS
 
 
@@ -69,7 +63,8 @@ def test_the_place_depends_on_the_texts_and_not_on_which_was_chosen(pair):
     assert {label.winner, other.winner} == {1, 2}
 
 
-HUMAN, ASKED = "\n\nHuman:", "User: q\n\nAssistant: a\n\nUser: r"
+HUMAN, ANSWER, ASKED = "\n\nHuman:", "\n\nAssistant:", "User: q\n\nAssistant: a\n\nUser: r"
+PARAGRAPHS = f"{HUMAN} q\nr\n\ns{ANSWER}"
 DIALOGUE = [user("q"), assistant("a"), user("r")]
 SHAREGPT = {"from": "human", "value": "q"}
 SYSTEM = {"role": "system", "content": "s"}
@@ -80,16 +75,8 @@ SYSTEM = {"role": "system", "content": "s"}
     [
         *(({field: "q", "chosen": "g", "rejected": "b"}, "q", "g") for field in ("prompt", "question", "instruction")),
         (HH, "User: Hi\n\nAssistant: Hello!\n\nUser: What is 2+2?", "4"),
-        (
-            {"chosen": f"{HUMAN} q\nr\n\ns\n\nAssistant: a\n\nb", "rejected": f"{HUMAN} q\nr\n\ns\n\nAssistant:"},
-            "q\nr\n\ns",
-            "a\n\nb",
-        ),
-        (
-            {"prompt": f"{HUMAN} q\n\nAssistant: a{HUMAN} r\n\nAssistant:", "chosen": " g", "rejected": " b"},
-            ASKED,
-            " g",
-        ),
+        ({"chosen": f"{PARAGRAPHS} a\n\nb", "rejected": PARAGRAPHS}, "q\nr\n\ns", "a\n\nb"),
+        ({"prompt": f"{HUMAN} q{ANSWER} a{HUMAN} r{ANSWER}", "chosen": " g", "rejected": " b"}, ASKED, " g"),
         ({"prompt": [user("q")], "chosen": [assistant("g")], "rejected": [assistant("b")]}, "q", "g"),
         ({"prompt": "q", "chosen": [assistant("g")], "rejected": str([assistant("b")])}, "q", "g"),  # as Python prints
         ({"prompt": [user("q")], "chosen": "g", "rejected": "b"}, "q", "g"),
@@ -102,7 +89,7 @@ SYSTEM = {"role": "system", "content": "s"}
         ({"prompt": "q", "chosen": [assistant([{"type": "text", "text": "g"}])], "rejected": "b"}, "q", "g"),
     ],
 )
-def test_where_the_question_of_a_preference_stands(pair, fields, question, better):
+def test_the_question_of_a_preference(pair, fields, question, better):
     sample, _, winning = pair(fields)
     assert (sample.question, winning) == (question, better)
 
@@ -135,7 +122,7 @@ def test_scores_and_models_follow_the_answers(pair):
         (HH | {"rejected": HH["rejected"].replace("Hello!", "Yo")}, "chosen and rejected differ at turn 2 of 4 and 4"),
         (HH | {"rejected": HH["rejected"].replace("2+2", "2+3")}, "chosen and rejected differ at turn 3 of 4 and 4"),
         (
-            HH | {"rejected": HH["rejected"] + f"{HUMAN} Sure?\n\nAssistant: No"},
+            HH | {"rejected": HH["rejected"] + f"{HUMAN} A?\n\nAssistant: No"},
             "chosen and rejected differ at turn 4 of 4 and 6",
         ),
         ({"system": "s", "chosen": "g", "rejected": "b"}, "no question before the answers in chosen and rejected"),
@@ -150,10 +137,9 @@ def test_a_bad_preference_is_a_reject(labelled, row, message):
 
 
 def test_arena_battles_keep_their_order(pair):
+    parts = [user([{"type": "text", "text": "q"}]), assistant("a")]
     copied = {"judge": "arena_user_973", "full_conversation": [{"user": "q"}]}
-    sample, label, _ = pair(
-        ARENA | copied | {"conversation_a": [user([{"type": "text", "text": "q"}]), assistant("a")]}
-    )
+    sample, label, _ = pair(ARENA | copied | {"conversation_a": parts})
     assert (sample.question, sample.answers, sample.answer_models) == ("q", ("a", "b"), ("m", "n"))
     assert (sample.id, label) == (ARENA["question_id"], Label(sample_id=sample.id, winner=2))
     assert sample.metadata == {"judge": "arena_user_973"}
@@ -179,16 +165,14 @@ def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and
     assert (sample.id, sample.question, sample.answers) == ("81:m:n:author_2:1", "q", ("a", "b"))
     assert sample.metadata["messages_after_vote"] == 4
     [message] = labelled(ARENA, row | {"turn": 2})[1]
-    assert message.startswith(
-        "pairs.jsonl:2: conversation_a and conversation_b differ at turn 2 of 4 and 4, before the"
-    )
+    assert message.startswith("pairs.jsonl:2: conversation_a and conversation_b differ at turn 2 of 4 and 4")
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
         ({"conversation_b": None}, 'field "conversation_b": expected text, got null'),
-        ({"winner": "neither"}, 'field "winner": expected 1=first, 2=second, a side such as model_a, or tie, got'),
+        ({"winner": "neither"}, 'field "winner": expected 1=first, 2=second, a side'),
         ({"winner": "a", "model_b": "a"}, 'field "winner": "a" is ambiguous'),
         ({"score_a": 1, "score_b": 5, "winner": "A"}, "winner 1 contradicts the scores 1 and 5"),
         ({"evaluation_order": 2}, 'field "evaluation_order": this is vote 2 of a session'),
@@ -224,7 +208,7 @@ def test_responses_of_other_shapes(pair, row):
     assert (sample.question, sample.answers, winning) == ("q", ("a", "b"), "a")
 
 
-def test_a_text_in_brackets_is_no_list_of_turns(pair):
+def test_a_text_in_brackets_is_not_a_list_of_turns(pair):
     sample, _, _ = pair({"prompt": "[1, 2]", "response_a": '["a"]', "response_b": "b", "winner": 1})
     assert (sample.question, sample.answers) == ("[1, 2]", ('["a"]', "b"))
 
@@ -235,10 +219,7 @@ def test_a_text_in_brackets_is_no_list_of_turns(pair):
         ({"response_b": '["b", "c"]'}, 'field "response_b": expected 1 strings, one per prompt, got 2'),
         ({"response_b": "[null]"}, 'field "response_b[0]": expected text, got null'),
         ({"response_b": '["\\ud83d"]'}, 'field "response_b[0]": contains half a surrogate pair'),
-        (
-            {"prompt": '["q", "r"]', "response_a": '["a", "x"]', "response_b": '["b", "y"]'},
-            "response_a and response_b differ",
-        ),
+        ({"prompt": '["q", "r"]'} | OTHER_TURNS, "response_a and response_b differ"),
         ({"winner_tie": 1}, "exactly one of winner_model_a, winner_model_b, and winner_tie must be 1, got 2"),
         ({"winner_model_a": 0}, "exactly one of winner_model_a, winner_model_b, and winner_tie must be 1, got 0"),
         ({"winner_model_a": 0.4}, 'field "winner_model_a": expected 0 or 1, got the number 0.4'),
@@ -268,17 +249,16 @@ def test_rows_without_winner_are_samples_without_label(labelled):
         ({"question": "q", "answers": ["a"], "winner": 1}, "plain", "question"),
     ],
 )
-def test_what_was_recognised_is_shown(row, name, question):
-    found = recognise(Row("f", 1, row))
-    assert (found.name, found.fields["question"]) == (name, question)
+def test_recognised_layouts(row, name, question):
+    layout = recognise(Row("f", 1, row))
+    assert (layout.name, layout.fields["question"]) == (name, question)
 
 
 def test_fastchat_games_that_disagree_are_ties_and_failed_ones_no_label(labelled):
     base = {"model_1": "m", "model_2": "n", "judge": ["gpt-4", "pair-v2"], "turn": 1}
     games = [("model_1", "model_1"), ("model_2", "model_1"), ("error", "tie")]
-    found, _ = labelled(
-        *(base | {"question_id": 80 + i, "g1_winner": g1, "g2_winner": g2} for i, (g1, g2) in enumerate(games))
-    )
+    rows = [{"question_id": 80 + i, "g1_winner": first, "g2_winner": second} for i, (first, second) in enumerate(games)]
+    found, _ = labelled(*(base | row for row in rows))
     assert {name: label.winner for name, label in found.labels.items()} == {"80:m:n:1": 1, "81:m:n:1": "tie"}
     assert (found.unlabelled, found.samples) == (1, {})
 
@@ -297,20 +277,15 @@ def test_the_real_mt_bench_games_of_a_repeated_pair_are_votes(shared_data):
     assert (found.voted, len(found.split), found.rejected) == (5, 4, 0)
 
 
-ASKED = {"role": "user", "content": "Book it?"}
+REQUEST = {"role": "user", "content": "Book it?"}
 CALL = {"id": "x1", "type": "function", "function": {"name": "book", "arguments": '{"seat": 4}'}}
 CALL_TEXT = '[{"name": "book", "arguments": {"seat": 4}}]'
 
 
-def said(content, **more):
-    return {"role": "assistant", "content": content, **more}
-
-
 @pytest.fixture
-def sample(tmp_path):
+def sample(write):
     def read(prompt, chosen, rejected, **more):
-        row = {"prompt": prompt, "chosen": chosen, "rejected": rejected} | more
-        [sample] = SampleStream([str(write_rows(tmp_path / "a.jsonl", [row]))])
+        [sample] = SampleStream([write({"prompt": prompt, "chosen": chosen, "rejected": rejected} | more)])
         return sample
 
     return read
@@ -319,32 +294,31 @@ def sample(tmp_path):
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (said(None, tool_calls=[CALL]), CALL_TEXT),
-        (said("I book.", tool_calls=[CALL | {"id": "x2"}]), f"I book.\n\n{CALL_TEXT}"),
+        (assistant(None) | {"tool_calls": [CALL]}, CALL_TEXT),
+        (assistant("I book.") | {"tool_calls": [CALL | {"id": "x2"}]}, f"I book.\n\n{CALL_TEXT}"),
         (
-            said(None, function_call={"name": "book", "arguments": "seat 4"}),
-            '[{"name": "book", "arguments": "seat 4"}]',
+            assistant(None) | {"function_call": {"name": "book", "arguments": "x"}},
+            '[{"name": "book", "arguments": "x"}]',
         ),
         ({"from": "function_call", "value": '{"name": "book"}'}, '{"name": "book"}'),
     ],
 )
 def test_calls_are_part_of_the_answer_as_json(sample, message, text):
-    assert set(sample([ASKED], [message], [said("No.")]).answers) == {text, "No."}
+    assert set(sample([REQUEST], [message], [assistant("No.")]).answers) == {text, "No."}
 
 
 def test_an_answer_of_nothing_is_refused_and_results_of_tools_point_to_trajectories(sample):
     with pytest.raises(InputError, match=r"chosen\[0\].content"):
-        sample([ASKED], [said(None)], [said("No.")])
+        sample([REQUEST], [assistant(None)], [assistant("No.")])
     with pytest.raises(InputError, match="--mode trajectory"):
-        sample([ASKED, {"role": "tool", "content": "4"}], [said("Yes.")], [said("No.")])
+        sample([REQUEST, {"role": "tool", "content": "4"}], [assistant("Yes.")], [assistant("No.")])
 
 
 @pytest.mark.parametrize("name", ["conversations", "messages"])
-def test_a_dialogue_beside_one_chosen_and_one_rejected_message(sample, name):
+def test_a_dialogue_with_one_chosen_and_one_rejected_message(sample, name):
     turns = [{"from": "human", "value": "Hi?"}, {"from": "gpt", "value": "Yes?"}, {"from": "human", "value": "Why?"}]
     found = sample(None, {"from": "gpt", "value": "So."}, {"from": "gpt", "value": "Oh."}, **{name: turns})
-    assert found.question == "User: Hi?\n\nAssistant: Yes?\n\nUser: Why?"
-    assert set(found.answers) == {"So.", "Oh."}
+    assert (found.question, set(found.answers)) == ("User: Hi?\n\nAssistant: Yes?\n\nUser: Why?", {"So.", "Oh."})
 
 
 @pytest.mark.parametrize(
@@ -357,12 +331,13 @@ def test_a_dialogue_beside_one_chosen_and_one_rejected_message(sample, name):
 )
 def test_images_of_the_question_are_the_samples(sample, part, more):
     asked = {"role": "user", "content": [part, {"type": "text", "text": "What is it?"}]}
-    found = sample([asked], [said("A fox.")], [said("A cat.")], **more)
+    found = sample([asked], [assistant("A fox.")], [assistant("A cat.")], **more)
     assert (found.question, found.images) == ("What is it?", ("https://a.example/b.png",))
 
 
 def test_images_that_cannot_be_shown_are_refused(sample):
     with pytest.raises(InputError, match=r"prompt\[0\]"):
-        sample([{"role": "user", "content": [{"type": "image"}]}], [said("A fox.")], [said("A cat.")])
+        sample([{"role": "user", "content": [{"type": "image"}]}], [assistant("A fox.")], [assistant("A cat.")])
+    picture = {"type": "image_url", "image_url": "https://a.example/b.png"}
     with pytest.raises(InputError, match="answers with images"):
-        sample([ASKED], [said([{"type": "image_url", "image_url": "https://a.example/b.png"}])], [said("No.")])
+        sample([REQUEST], [assistant([picture])], [assistant("No.")])

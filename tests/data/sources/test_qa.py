@@ -26,12 +26,7 @@ def gold(number="", spans=(), **date):
 
 VALIDATED = [{"number": "", "spans": ["20 points"]}, {"number": "20", "spans": []}]
 PAIRS = [
-    {
-        "query_id": "d1",
-        "question": "How many points did it score?",
-        "answer": gold("20"),
-        "validated_answers": VALIDATED,
-    },
+    {"query_id": "d1", "question": "How many points?", "answer": gold("20"), "validated_answers": VALIDATED},
     {"query_id": "d2", "question": "Which teams played?", "answer": gold(spans=["Bears", "Lions"])},
     {"query_id": "d3", "question": "When was the game?", "answer": gold(month="May", year="1990")},
 ]
@@ -142,13 +137,9 @@ def test_a_qa_set_is_not_mistaken_for_another_unless_its_rows_are_flat(imported)
         imported("drop", HOTPOT)
 
 
-EVOUNA = {
-    "question": "Who wrote it?",
-    "golden_answer": "A. Author/The Author",
-    **{f"answer_{model}": f"By {model}." for model in MODELS},
-    **{f"judge_{model}": model != "fid" for model in MODELS},
-    "improper": False,
-}
+EVOUNA = {"question": "Who wrote it?", "golden_answer": "A. Author/The Author", "improper": False}
+EVOUNA |= {f"answer_{model}": f"By {model}." for model in MODELS}
+EVOUNA |= {f"judge_{model}": model != "fid" for model in MODELS}
 
 
 def test_each_models_answer_is_a_row(imported, tmp_path):
@@ -174,7 +165,7 @@ def test_the_published_files(tmp_path):
     assert done.rows == 5 * 1938
 
 
-TABLE_5 = [
+TABLE_5 = [  # the questions with a type in the paper
     ("What profession did Willi Forst and Elmer Clifton share?", "job"),
     ("What is Michael Nakasone job at the college prep school in Honolulu?", "job"),
     ("What was the profession of the one who wrote a song on a 2005 album he collaborated on with Marc Predka?", "job"),

@@ -9,7 +9,9 @@ from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.data.sources.trajectories import trajectory_sample
 from judgelm.errors import InputError
-from tests.support.trajectories import chat
+from tests.support.trajectories import calls, chat
+
+HELLO = {"role": "user", "content": "Hello"}
 
 
 def read(**fields):
@@ -50,17 +52,11 @@ def test_hashes_cover_calls_results_and_reference():
         ({"trajectories": [chat(), [{"role": "user"}, 7]]}, r'field "trajectories\[1\]": messages\[1\]: expected'),
         ({"trajectories": [chat()], "reference": [7]}, r'field "reference": messages\[0\]'),
         ({"trajectories": [chat()[2:]]}, 'field "question": missing, and there is no user message'),
-        (
-            {"trajectories": [chat(), [{"role": "user", "content": "Hello"}]]},
-            'field "question": missing, and the trajectories begin with different tasks',
-        ),
-        (
-            {"trajectories": [[{"role": "user", "content": "\ud800"}]]},
-            r'field "trajectories\[0\]": contains half a surrogate pair',
-        ),
+        ({"trajectories": [chat(), [HELLO]]}, 'field "question": missing, and the trajectories begin with different'),
+        ({"trajectories": [[HELLO | {"content": "\ud800"}]]}, r'field "trajectories\[0\]": contains half a surrogate'),
     ],
 )
-def test_rows_that_hold_no_trajectories_are_refused(fields, finding):
+def test_rows_without_trajectories_are_refused(fields, finding):
     with pytest.raises(InputError, match=f"t.jsonl:3: {finding}"):
         read(**fields)
 
@@ -112,12 +108,9 @@ def tau_row(actions, **fields):
 
 
 def test_tau_bench(tmp_path):
-    rows = stream(tmp_path, [tau_row([{"name": "find_order", "kwargs": {"id": 7}}])])
-    [sample] = rows
+    [sample] = stream(tmp_path, [tau_row([{"name": "find_order", "kwargs": {"id": 7}}])])
     assert (sample.id, sample.question) == ("4-1", "You want to know where order 7 is.")
-    assert json.loads(sample.reference) == [
-        {"role": "assistant", "tool_calls": [{"name": "find_order", "args": {"id": 7}}]}
-    ]
+    assert json.loads(sample.reference) == calls(("find_order", {"id": 7}))
     assert labels(stream(tmp_path, [tau_row([])]))[0].scores == (1.0,)
     [sample] = stream(tmp_path, [tau_row([])])
     assert sample.reference is None
