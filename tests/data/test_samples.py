@@ -1,4 +1,4 @@
-"""Samples of several files, incomplete rows, images, and the example pairs."""
+"""Samples of several files, incomplete rows, images, the example pairs, and samples in a temporary file."""
 
 import json
 from collections import Counter
@@ -9,8 +9,10 @@ import pytest
 from judgelm.data.labelled_set import read_labelled, read_labels
 from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
+from judgelm.data.shelf import Shelf
 from judgelm.data.sources.layouts import plain_sample
 from judgelm.errors import InputError
+from judgelm.records import Sample
 
 
 def pair(name, **more):
@@ -130,3 +132,22 @@ def test_all_rows_are_read_for_judging_for_training_and_as_labels():
     pairs = list(read_labelled(str(PAIRS), source="examples"))
     assert [pair.sample.answers for pair in pairs] == [(row["answer_1"], row["answer_2"]) for row in ROWS]
     assert [pair.label.reason for pair in pairs] == [row["reason"] for row in ROWS]
+
+
+def sample(key, text):
+    return Sample(id=key, question=text, answers=(text, "b"), metadata={"turns": [{"question": text}]})
+
+
+def test_values_are_read_back_in_the_order_first_put():
+    shelf = Shelf()
+    for key, text in (("b", "one"), ("a", "two \ud800"), ("b", "three")):
+        shelf[key] = sample(key, text)
+        assert shelf[key] == sample(key, text)
+    assert (dict(shelf), list(shelf)) == ({"b": sample("b", "three"), "a": sample("a", "two \ud800")}, ["b", "a"])
+
+
+def test_a_value_is_removed_or_missing():
+    shelf = Shelf()
+    shelf["a"] = sample("a", "x")
+    del shelf["a"]
+    assert ("a" in shelf, len(shelf), shelf.get("a")) == (False, 0, None)

@@ -1,13 +1,19 @@
-"""Exchanging the names of answers in a text: what is exchanged, what stays, what is ambiguous; inverse orders."""
+"""Exchanging the names of answers in a text, by hand, as properties, and in GPT-4's reviews of real answers."""
 
+import gzip
+import json
 import re
+from collections import Counter
+from functools import partial
 from itertools import permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.data.sources.layouts import split_review
 from judgelm.data.swap_names import NUMERALS, ORDINALS, Ambiguous, SwappedText, swap_names
+from tests.support.jsonl_files import rows_of
 
 SWAP = (1, 0)
 ANSWERS = (
@@ -60,13 +66,13 @@ def test_names_are_exchanged_where_they_stand(text, expected):
     assert exchanged(expected, answers=answers) == text
 
 
-def test_what_names_no_answer_stays():
+def test_other_words_stay():
     text = (
         "First, Step 1 and 2 reasons, 8/10, f(2) = 1, Newton's first law. At first, a second later, per second, in the "
         "first paragraph, a first response, its second answer, first-person, Question 1, Person A, Reference Answer 1. "
-        "It should give the assistant a chance, go above "
-        "and beyond, be the right answer, get the answer right, use the last part, a scale of 1 to 10. Both receive 9 "
-        "and 9. One has to say so. Model 7, Assistant C, the answer 2%, a solution 1 out of 9.\n1. Good.\n2. Bad."
+        "It should give the assistant a chance, go above and beyond, be the right answer, get the answer right, use "
+        "the last part, a scale of 1 to 10. Both receive 9 and 9. One has to say so. Model 7, Assistant C, the answer "
+        "2%, a solution 1 out of 9.\n1. Good.\n2. Bad."
     )
     assert swap_names(text, SWAP, ANSWERS) == SwappedText(text=text, mentions=0)
 
@@ -204,7 +210,7 @@ def test_three_answers_take_their_new_places():
     assert exchanged(expected, order=(1, 2, 0)) == text
 
 
-def test_finding_holds_the_words():
+def test_the_excerpt_of_a_finding():
     result = swap_names("In all, 1 is better than 2.", SWAP)
     assert result == Ambiguous(code="bare_name", excerpt="In all, 1 is better than 2.")
     # 30 characters on each side
@@ -238,16 +244,8 @@ OTHERS = [
     "and", "or", ",", "/", ":", ". ", "\n", "\n\n", "- ", "(", ")", "the", "one", "Step 1", "2 reasons", "First,",
     "above", "last", "assistant b", "the answer", "to answer", "Reference Answer", "1,000",
 ]  # fmt: skip
-PLACE = {
-    "n": [str(n + 1) for n in range(9)],
-    "l": "ABCDEFGHI",
-    "s": "abcdefghi",
-    "w": NUMERALS,
-    "W": [word.capitalize() for word in NUMERALS],
-    "o": ORDINALS,
-    "O": [word.capitalize() for word in ORDINALS],
-    "t": ["1st", "2nd", "3rd"],
-}
+PLACE = {"n": "123456789", "l": "ABCDEFGHI", "s": "abcdefghi", "w": NUMERALS, "o": ORDINALS, "t": ["1st", "2nd", "3rd"]}
+PLACE |= {"W": [word.capitalize() for word in NUMERALS], "O": [word.capitalize() for word in ORDINALS]}
 
 
 def filled(pieces, places):
@@ -279,17 +277,14 @@ def test_the_inverse_order_undoes_an_exchange(pieces, answers, order):
 @given(pieces, answers)
 def test_a_text_is_ambiguous_in_each_order_or_in_none(pieces, answers):
     text = filled(pieces, (0, 1))
-    findings = [swap_names(text, order, answers) for order in permutations(range(3))]
-    whys = {finding.code if isinstance(finding, Ambiguous) else None for finding in findings}
-    assert len(whys) == 1
+    results = [swap_names(text, order, answers) for order in permutations(range(3))]
+    assert len({result.code if isinstance(result, Ambiguous) else None for result in results}) == 1
 
 
 @given(unfixed)
 def test_which_answer_is_named_does_not_make_a_text_ambiguous(pieces):
-    given_names, swapped_names = (
-        swap_names(filled(pieces, places), SWAP, ("Yes.", "No.")) for places in ((0, 1), (1, 0))
-    )
-    assert isinstance(given_names, Ambiguous) == isinstance(swapped_names, Ambiguous)
+    results = [swap_names(filled(pieces, places), SWAP, ("Yes.", "No.")) for places in ((0, 1), SWAP)]
+    assert len({isinstance(result, Ambiguous) for result in results}) == 1
 
 
 @given(unquoted, st.sampled_from(['"in the first step, Assistant 1"', "“the second answer”", "`Option B`"]))
@@ -297,3 +292,60 @@ def test_quotations_of_an_answer_are_never_touched(pieces, quote):
     text = f"{filled(pieces, (0, 1))}\n{quote}\n{filled(pieces, (1, 0))}"
     result = swap_names(text, SWAP, QUOTED_ANSWERS)
     assert isinstance(result, Ambiguous) or result.text.count(quote) == 1
+
+
+def reviews(folder, data):
+    """The reasons of a folder's reviews, with those of their answers that are there."""
+    files = (data / "vicuna_reviews" / "answer").iterdir()
+    answers = {row["answer_id"]: row["text"] for path in files for row in rows_of(path)}
+    for path in sorted((data / folder).iterdir()):
+        for row in rows_of(path):
+            judged = [answers[row[name]] for name in ("answer1_id", "answer2_id") if row[name] in answers]
+            yield split_review(row["text"])[1], judged
+
+
+def llmbar(data):
+    for path in sorted((data / "llmbar").glob("*/evaluators/*/CoT/result.json.gz")):
+        for row in json.loads(gzip.decompress(path.read_bytes())):
+            for shown in row["results"][-1].values():
+                yield shown["completion"][0], [row["input"], row["output_1"], row["output_2"]]
+
+
+def pandalm(data):
+    pairs = {row["idx"]: row for row in json.loads((data / "pandalm" / "testset-v1.json").read_text())}
+    for row in json.loads((data / "pandalm" / "pandalm-7b-testset-v1.json").read_text()):
+        yield row["pandalm_reason"], [str(pairs[row["idx"]][name]) for name in ("response1", "response2")]
+
+
+VICUNA, QLORA = partial(reviews, "vicuna_reviews/review"), partial(reviews, "qlora_ratings/relative-gpt-3.5")
+
+
+@pytest.mark.parametrize(
+    ("source", "counts", "mentions"),
+    [
+        (VICUNA, {"exchanged": 640}, 2791),
+        (QLORA, {"exchanged": 1117, "unnamed_ordinal": 2, "unnamed_scores": 1}, 4927),
+        (llmbar, {"exchanged": 1403, "unnamed_scores": 1}, 5548),
+        (pandalm, {"exchanged": 999}, 1054),
+    ],
+)
+def test_real_reasons_are_exchanged_and_given_back(shared_data, source, counts, mentions):
+    outcomes, names = Counter(), 0
+    for text, answers in source(shared_data):
+        result = swap_names(text, SWAP, answers)
+        if isinstance(result, Ambiguous):
+            outcomes[result.code] += 1
+            continue
+        outcomes["exchanged"] += 1
+        names += result.mentions
+        assert swap_names(result.text, SWAP, answers) == SwappedText(text=text, mentions=result.mentions)
+    assert (dict(outcomes), names) == (counts, mentions)
+
+
+def test_each_assistant_of_the_reviews_is_exchanged_and_no_other_word(shared_data):
+    # Both were checked by eye: these 1,760 reviews name answers as "Assistant 1" and in one other way, "the second
+    # assistant", in a review that is ambiguous for another reason.
+    for text, answers in (*VICUNA(shared_data), *QLORA(shared_data)):
+        result = swap_names(text, SWAP, answers)
+        if isinstance(result, SwappedText):
+            assert result.text == re.sub("(ssistants? )([12])", lambda m: m[1] + "21"[int(m[2]) - 1], text)

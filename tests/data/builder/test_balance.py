@@ -1,6 +1,5 @@
 """Balance by hand: which pairs stay, which are swapped, and what rules that read no answer get before and after."""
 
-import json
 import random
 
 import pytest
@@ -9,6 +8,7 @@ from judgelm.data.builder.balance import PairFacts, baselines, over_balance, ove
 from judgelm.data.builder.options import build_options
 from judgelm.data.builder.pipeline import build
 from judgelm.errors import ConfigError
+from tests.support.jsonl_files import rows_of
 
 BOTH = ("models", "length")
 
@@ -88,24 +88,19 @@ def test_baselines_by_hand():
     assert (row.first, row.longer, row.model) == pytest.approx((1 / 3, 0.5, 2 / 3))
 
 
-@pytest.fixture
-def biased(tmp_path):
+def biased_rows():
     """2,000 pairs of 50 questions: a baseline at the first position that loses 80 %; 80 % of longer answers win."""
     draw = random.Random(0)
-    path = tmp_path / "in.jsonl"
-    with path.open("w") as file:
-        for i in range(2000):
-            second_wins, longer_wins = draw.random() < 0.8, draw.random() < 0.8
-            words = [f"word{draw.randrange(10**6)}" for _ in range(40)]
-            long, short = " ".join(words), " ".join(words[: draw.randrange(20, 39)])
-            answers = (short, long) if second_wins == longer_wins else (long, short)
-            row = {"id": str(i), "question": f"question {i % 50}", "answer_1": answers[0], "answer_2": answers[1]}
-            models = ["base", f"model-{i % 3}"]
-            file.write(json.dumps(row | {"answer_models": models, "preference": 0.1 if second_wins else 0.9}) + "\n")
-    return str(path)
+    for i in range(2000):
+        second_wins, longer_wins = draw.random() < 0.8, draw.random() < 0.8
+        words = [f"word{draw.randrange(10**6)}" for _ in range(40)]
+        long, short = " ".join(words), " ".join(words[: draw.randrange(20, 39)])
+        first, second = (short, long) if second_wins == longer_wins else (long, short)
+        row = {"id": str(i), "question": f"question {i % 50}", "answer_1": first, "answer_2": second}
+        yield row | {"answer_models": ["base", f"model-{i % 3}"], "preference": 0.1 if second_wins else 0.9}
 
 
-def test_a_balance_that_leaves_nothing_is_refused(write):
+def test_a_balance_that_leaves_no_pairs_is_refused(write):
     row = {"answer_1": "long answer", "answer_2": "short", "preference": 1, "answer_models": ["a", "b"]}
     path = write(*(row | {"id": str(i), "question": f"question {i}"} for i in range(9)))
     with pytest.raises(ConfigError, match="balance models leaves none of 9 train pairs; use fewer"):
@@ -117,8 +112,9 @@ def built(path, out, **options):
     return build(build_options(values, "test"))
 
 
-def test_a_built_set_is_balanced_on_every_side_and_every_pair_accounted_for(biased, tmp_path):
-    done = built(biased, tmp_path / "out", balance=["position", "models", "length"], max_per_question=35)
+def test_a_built_set_is_balanced_on_every_side_and_every_pair_accounted_for(write, tmp_path):
+    path = write(*biased_rows(), name="in.jsonl")
+    done = built(path, tmp_path / "out", balance=["position", "models", "length"], max_per_question=35)
     for row in done.baselines:
         expected = (0.5, 0.5, 0.5) if row.stage == "after" else (0.2, 0.8, 0.8)
         # a middle that no pair has may stay: an odd number of pairs has no half
@@ -129,7 +125,7 @@ def test_a_built_set_is_balanced_on_every_side_and_every_pair_accounted_for(bias
     assert counts.before.pairs == counts.train.pairs + counts.validation.pairs + counts.test.pairs
     questions = {}
     for side in ("train", "validation", "test"):
-        rows = [json.loads(line) for line in (tmp_path / "out" / f"{side}.jsonl").read_text().splitlines()]
+        rows = rows_of(tmp_path / "out" / f"{side}.jsonl")
         questions[side] = {row["question_body"] for row in rows}
         assert {(row["swapped"], row["answer1_model_id"] == "base") for row in rows} == {(True, False), (False, True)}
         assert all((row["preference"] > 0.5) == (row["winner"] == "1") for row in rows)

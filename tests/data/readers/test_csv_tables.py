@@ -32,11 +32,6 @@ def test_the_line_with_known_columns_is_the_header(tmp_path, text, line):
     assert (row.line, row.data) == (line, PAIR)
 
 
-def test_columns_named_by_the_user_make_a_header(tmp_path):
-    [row] = table(tmp_path, "Paare\nFrage,Links,Rechts\nq,a,b\n", question="Frage", answer_1="Links")
-    assert row.data == {"question": "q", "answer_1": "a", "Rechts": "b"}
-
-
 def test_text_that_names_columns_is_not_a_header(tmp_path):
     rows = table(tmp_path, 'question\n"Which are they: id, question?"\n"question,\nid, question, answer"\n')
     texts = ["Which are they: id, question?", "question,\nid, question, answer"]
@@ -54,7 +49,9 @@ def test_a_repeated_header_is_a_reject(tmp_path):
     assert (isinstance(again, Reject), last.data["id"]) == (True, "2")
 
 
-def test_qualtrics_three_header_lines(tmp_path):
+def test_assigned_columns_and_the_three_lines_of_qualtrics_are_headers(tmp_path):
+    [row] = table(tmp_path, "Paare\nFrage,Links,Rechts\nq,a,b\n", question="Frage", answer_1="Links")
+    assert row.data == {"question": "q", "answer_1": "a", "Rechts": "b"}
     ids = ",".join(['"{""ImportId"":""QID1""}"'] * 3)
     [row] = table(tmp_path, f"ResponseId,question,answer_1\nResponse ID,The question,First\n{ids}\nR_1,q,a\n")
     assert row.data == {"ResponseId": "R_1", "question": "q", "answer_1": "a"}
