@@ -49,9 +49,8 @@ def test_everything_that_has_a_place_is_exchanged():
     pair = pair_of(plain, label_of((5.0, 9.0), "The second assistant is right."), note="kept", **decodings)
     swapped = swap_answers(pair).pair
     decodings = {"answer1_metadata": {"decoding": "top_p"}, "answer2_metadata": {"decoding": "greedy"}}
-    sample = replace(
-        pair.sample, answers=("two", "one"), answer_models=("n", "m"), metadata=decodings | {"note": "kept"}
-    )
+    metadata = decodings | {"note": "kept"}
+    sample = replace(pair.sample, answers=("two", "one"), answer_models=("n", "m"), metadata=metadata)
     assert (swapped.swapped, swapped.sample) == (True, sample)
     reason = "Assistant 2 is right, Assistant 1's answer is not."
     assert swapped.plain == label_of((6.0, 8.0), reason, votes=(2, "tie", 1))
@@ -76,9 +75,8 @@ def test_a_quotation_of_any_text_of_the_pair_stays(holder):
     texts = {holder: ("one", quotation) if holder == "answers" else quotation}
     done = swap_answers(replace(pair, sample=replace(pair.sample, **texts)))
     assert done.pair.plain.reason == f'Assistant 2 repeats "{quotation}"'
-    assert [problem.code for problem in swap_answers(pair).ambiguous] == [
-        "quoted_name"
-    ]  # the pair does not contain the quotation
+    problems = swap_answers(pair).ambiguous  # the pair does not contain the quotation
+    assert [problem.code for problem in problems] == ["quoted_name"]
 
 
 @given(SCORES, SCORES, REASONS, REASONS, TEXTS, TEXTS, st.sampled_from(["keep", "drop_reason"]))

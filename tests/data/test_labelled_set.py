@@ -1,12 +1,16 @@
-"""Labels of rows: documented fields, reviews, and votes of several rows with one id, in any order."""
+"""Labels of rows: documented fields, reviews, votes of several rows with one id, and codes for winners."""
 
+import json
 from itertools import permutations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from judgelm.data.label_codes import parse_label_code
 from judgelm.data.labelled_set import read_labelled, read_labelled_set, read_labels
-from judgelm.data.samples import SampleStream
-from judgelm.errors import InputError, LabelCodeError
+from judgelm.data.samples import Reading, SampleStream
+from judgelm.errors import ConfigError, InputError, LabelCodeError
 
 
 def vote(winner, key="q1", **fields):
@@ -103,11 +107,11 @@ def test_a_file_of_samples_needs_no_label(write):
         read_labels(path)
 
 
-PAIR = {"id": "0", "question": "Name a fish.", "answer_1": "Tench", "answer_2": "Wren"}
+FISH = {"id": "0", "question": "Name a fish.", "answer_1": "Tench", "answer_2": "Wren"}
 
 
 def numbered(*rows):
-    return [PAIR | {"id": str(number)} | row for number, row in enumerate(rows)]
+    return [FISH | {"id": str(number)} | row for number, row in enumerate(rows)]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +126,7 @@ def numbered(*rows):
     ],
 )
 def test_votes_and_labels(labelled, fields, winner, votes):
-    [label] = labelled(PAIR | fields)[0].labels.values()
+    [label] = labelled(FISH | fields)[0].labels.values()
     assert (label.winner, label.votes) == (winner, votes)
 
 
@@ -137,12 +141,12 @@ def test_votes_and_labels(labelled, fields, winner, votes):
     ],
 )
 def test_a_review_in_text_has_the_reason(labelled, fields, scores, reason):
-    [label] = labelled(PAIR | fields)[0].labels.values()
+    [label] = labelled(FISH | fields)[0].labels.values()
     assert (label.winner, label.scores, label.reason) == (2, scores, reason)
 
 
 def test_a_review_with_reference(labelled):
-    row = PAIR | {"reference": "Tench", "scores": [2, 3], "text_w_reference": "9 1\nIt is a fish."}
+    row = FISH | {"reference": "Tench", "scores": [2, 3], "text_w_reference": "9 1\nIt is a fish."}
     assert labelled(row)[0].labels["0"].winner == 2
     [label] = labelled(row, with_reference=True)[0].labels.values()
     assert (label.winner, label.reason) == (1, "It is a fish.")
@@ -168,6 +172,178 @@ def test_words_in_label_name_winners_in_all_rows_or_in_none(labelled):
 
 
 def test_pairs_to_build_of_keep_their_reasons(write):
-    path = write(PAIR | {"scores": [9, 2], "text": "9 2\nA tench is a fish."})
+    path = write(FISH | {"scores": [9, 2], "text": "9 2\nA tench is a fish."})
     [pair] = read_labelled(path, source="mine")
     assert pair.plain.reason == "A tench is a fish."
+
+
+PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
+
+
+@pytest.fixture
+def named(write):
+    """Writes rows with an id for each."""
+    return lambda *rows: write(*({"id": f"r{number}"} | row for number, row in enumerate(rows)))
+
+
+def winners(path, **reading):
+    return [label.winner for label in read_labels(path, reading=Reading(**reading)).labels.values()]
+
+
+REFUSED = [[0, 1], [0, 1, 2], [1, 0, 2], [2, 0], [1, 2, 3], [-1, 0, 1], ["0", "1"], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize("field", ["winner", "label"])
+@pytest.mark.parametrize("values", REFUSED)
+def test_other_numbers_than_1_and_2_require_a_code(named, field, values):
+    path = named(*({field: value} for value in values))
+    with pytest.raises(LabelCodeError, match=rf'field "{field}" has the values .*--label-code'):
+        read_labels(path, on_reject=lambda reject: None)
+
+
+def test_the_error_counts_the_values_of_the_whole_file(named):
+    path = named(*({"winner": value} for value in [1, 0, 1, 2, "tie", 0]))
+    with pytest.raises(LabelCodeError, match=r'the values 1 \(2 times\), 0 \(2 times\), 2 \(1 times\), "tie" \(1'):
+        read_labels(path)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("0=first,1=tie,2=second", [1, "tie", 2]),
+        ("0=tie,1=first,2=second", ["tie", 1, 2]),
+        ("0=second, 1=First, 2=none", [2, 1]),
+    ],
+)
+def test_a_stated_code_is_read(named, code, expected):
+    path = named({"winner": 0}, {"winner": "1.0"}, {"winner": " 2 "})
+    assert winners(path, label_code=parse_label_code(code)) == expected
+
+
+def test_a_value_outside_the_stated_code_is_refused(named):
+    with pytest.raises(LabelCodeError, match="--label-code is 0=first, 1=second"):
+        winners(named({"winner": 0}, {"winner": 2}), label_code=parse_label_code("0=first,1=second"))
+
+
+@pytest.mark.parametrize("text", ["0", "0=left", "=first", "0=first,0=second", "0=first,,1=second"])
+def test_a_code_of_another_form_is_refused(text):
+    with pytest.raises(ConfigError, match="--label-code"):
+        parse_label_code(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *[(value, 1) for value in (1, 1.0, "1", " 1 ", "1.0", "A", "Model A", "model_a", "MODEL_1", "[[A]]", "A>>B")],
+        *[(value, 2) for value in (2, 2.0, "2", "b", "Model B", "model_2", "[[B]]", "B>A")],
+        *[(value, "tie") for value in ("TIE", "Tie", " tie ", "tie (bothbad)", "tie (inconsistent)", "both_bad")],
+    ],
+)
+def test_published_spellings(named, value, expected):
+    assert winners(named({"winner": value})) == [expected]
+
+
+@pytest.mark.parametrize("value", [None, "", "  ", float("nan")])
+def test_a_missing_value_is_not_a_label(named, value):
+    found = read_labels(named({"winner": value}, {"winner": 1}))
+    assert (list(found.labels), found.unlabelled, found.rejected) == (["r1"], 1, 0)
+
+
+@pytest.mark.parametrize("value", ["upper", "C", True, "1 or 2"])
+def test_an_unknown_word_is_a_reject_that_contains_it(named, value):
+    rejects = []
+    assert list(read_labels(named({"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]
+    assert f"got {json.dumps(value)}; define its meaning, for example with --label-code" in rejects[0].reason
+
+
+def test_a_stated_code_holds_for_votes_and_preferences(named):
+    code = parse_label_code("0=first,1=second")
+    path = named(PAIR | {"winner": 0, "votes": [0, 0, 1]})
+    [label] = read_labels(path, reading=Reading(label_code=code)).labels.values()
+    assert (label.winner, label.votes) == (1, (1, 1, 2))
+    assert winners(named(PAIR | {"preference": 0}, PAIR | {"preference": 1}), label_code=code) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("fields", "values"), [(PAIR, [0, 1]), ({}, [0, 0.5, 1]), ({}, [0, 1]), ({}, [0, 1, 2]), ({}, [0.3, 1.7])]
+)
+def test_preferences_that_two_codes_explain_are_refused(named, fields, values):
+    with pytest.raises(LabelCodeError, match='field "preference" has the values'):
+        read_labels(named(*(fields | {"preference": value} for value in values)))
+
+
+def test_preferences_of_one_code_are_read(named):
+    assert winners(named(PAIR | {"preference": 0.9}, PAIR | {"preference": 0})) == [1, 2]
+    assert winners(named(*(PAIR | {"preference": value} for value in (0, 0.5, 1)))) == [2, "tie", 1]
+    assert winners(named({"preference": 1}, {"preference": 2}, {"preference": 1.5})) == [1, 2, "tie"]
+    assert winners(named({"preference": 0.2})) == [2]
+
+
+def test_alpaca_eval_without_a_second_output_that_wins_is_refused(named):
+    outputs = {"instruction": "q", "output_1": "a", "output_2": "b"}
+    with pytest.raises(LabelCodeError):
+        read_labels(named(outputs | {"preference": 0}, outputs | {"preference": 1}))
+    assert winners(named(outputs | {"preference": 0}, outputs | {"preference": 2})) == ["tie", 2]
+
+
+def test_layouts_state_their_codes(named):
+    pandalm = {"instruction": "q", "response1": "a", "response2": "b"}
+    assert winners(named(pandalm | {"annotator1": 0, "annotator2": 0})) == ["tie"]
+    safe = {"prompt": "q", "response_0": "a", "response_1": "b"}
+    assert winners(named(safe | {"better_response_id": 0}, safe | {"better_response_id": 1})) == [1, 2]
+    with pytest.raises(LabelCodeError, match="this layout uses 0=first, 1=second"):
+        winners(named(safe | {"better_response_id": 2}))
+    llmbar = {"input": "q", "output_1": "a", "output_2": "b"}
+    with pytest.raises(LabelCodeError, match="this layout uses 1=first, 2=second"):
+        winners(named(llmbar | {"label": 1}, llmbar | {"label": 0}))
+
+
+USUAL = (0, 1, 2, 3, -1, 0.5, 1.0, "0", " 1 ", "1.0", "A", "Model B", "TIE", "tie (bothbad)", "", None, True)
+VALUES = st.one_of(
+    st.sampled_from(USUAL),
+    st.sampled_from((1e999, float("nan"), 10**400, [1], [0, 2], {"winner": 1}, "inf", "1e999", "²", "一", "1_0")),
+    st.text(max_size=5),
+)
+LABEL_FIELDS = st.sampled_from(("winner", "label", "preference", "votes", "annotator1", "annotator2", "score"))
+
+
+def labelled_rows(*texts):
+    """Rows with one of the texts: the first row decides the file's layout, so either all rows have texts or none."""
+    ids, fields = st.sampled_from(("r1", "r2", "r3")), st.dictionaries(LABEL_FIELDS, VALUES, max_size=3)
+    row = st.tuples(ids, fields, st.sampled_from(texts)).map(
+        lambda parts: {"id": parts[0], "winner": None, **parts[1], **parts[2]}
+    )
+    return st.lists(row, min_size=1, max_size=6)
+
+
+ROWS = labelled_rows({}) | labelled_rows(PAIR, PAIR | {"answer_1": "b", "answer_2": "a"}, PAIR | {"answer_2": "a"})
+CODES = st.sampled_from((None, "0=first,1=second", "0=first,1=tie,2=second", "a=none"))
+
+
+@given(ROWS, CODES)
+def test_a_file_is_read_by_one_code_or_refused_in_any_order_of_its_rows(tmp_path_factory, rows, text):
+    path = tmp_path_factory.getbasetemp() / "labels.jsonl"
+    code = None if text is None else parse_label_code(text)
+
+    def read(rows):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        try:
+            found = read_labels(str(path), on_reject=lambda reject: None, reading=Reading(label_code=code))
+        except (InputError, LabelCodeError):
+            return "refused"
+        named = {name: found.samples[name].answers if name in found.samples else () for name in found.labels}
+        winners = {name: label.winner for name, label in found.labels.items()}
+        return {name: named[name][winner - 1] if named[name] and winner in (1, 2) else winner
+                for name, winner in winners.items()} | {"split": sorted(found.split)}  # fmt: skip
+
+    assert read(rows) == read(rows[::-1])
+
+
+def test_tables_hold_votes_and_preferences_as_text(tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("id,winner,votes\n1,1,\"[1, 1, 2]\"\n2,tie,\"['tie', 'tie']\"\n")
+    assert [label.votes for label in read_labels(str(table)).labels.values()] == [(1, 1, 2), ("tie", "tie")]
+    table.write_text("instruction,output_1,output_2,preference\nq,a,b,1.0\nr,a,b,1.8\n")
+    assert winners(str(table)) == [1, 2]
+    table.write_text("id,annotator1,annotator2\n1,0,0\n2,1,1.0\n")
+    assert winners(str(table)) == ["tie", 1]

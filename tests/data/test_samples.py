@@ -1,6 +1,5 @@
-"""Samples of several files, incomplete rows, images, the example pairs, and samples in a temporary file."""
+"""Samples of several files, incomplete rows, images, example pairs, subsets, and samples in a temporary file."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -11,8 +10,10 @@ from judgelm.data.readers.rows import Row
 from judgelm.data.samples import SampleStream
 from judgelm.data.shelf import Shelf
 from judgelm.data.sources.layouts import plain_sample
-from judgelm.errors import InputError
+from judgelm.data.subsets import draw_subset
+from judgelm.errors import ConfigError, InputError
 from judgelm.records import Sample
+from tests.support.jsonl_files import rows_of
 
 
 def pair(name, **more):
@@ -103,7 +104,7 @@ def test_an_image_that_is_not_a_path_is_an_error(data):
 
 
 PAIRS = Path(__file__).parents[2] / "examples" / "pairs.jsonl"
-ROWS = [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
+ROWS = rows_of(PAIRS)
 
 
 def test_each_row_has_the_same_fields_an_id_of_its_own_and_a_reason():
@@ -116,13 +117,9 @@ def test_each_row_has_the_same_fields_an_id_of_its_own_and_a_reason():
 
 def test_winners_are_balanced_by_order_and_by_length():
     assert Counter(row["winner"] for row in ROWS) == {1: 24, 2: 24, "tie": 12}
-    longer = Counter(
-        (row["winner"], (len(row["answer_1"]) > len(row["answer_2"])) == (row["winner"] == 1))
-        for row in ROWS
-        if row["winner"] != "tie"
-    )
+    longer = Counter((row["winner"], len(row["answer_1"]) > len(row["answer_2"])) for row in ROWS)
     # of the 24 winners at each place 12 are the longer answer: neither a place nor a length predicts the label
-    assert longer == dict.fromkeys([(1, True), (1, False), (2, True), (2, False)], 12)
+    assert [longer[winner, first] for winner in (1, 2) for first in (True, False)] == [12] * 4
 
 
 def test_all_rows_are_read_for_judging_for_training_and_as_labels():
@@ -151,3 +148,41 @@ def test_a_value_is_removed_or_missing():
     shelf["a"] = sample("a", "x")
     del shelf["a"]
     assert ("a" in shelf, len(shelf), shelf.get("a")) == (False, 0, None)
+
+
+CATEGORIES = [{"id": index, "category": "law" if index % 5 == 0 else "math"} for index in range(20)]
+
+
+def ids(subset):
+    return [row["id"] for row in subset.rows]
+
+
+def test_the_size_is_the_maximum_for_each_value(write):
+    subset = draw_subset(write(*CATEGORIES), field="category", size=6)
+    assert subset.counts == {"law": (4, 4), "math": (6, 16)}
+    assert ids(subset) == sorted(ids(subset))
+
+
+def test_the_draw_depends_on_ids_and_seed_alone(write):
+    given = draw_subset(write(*CATEGORIES), field="category", size=3)
+    turned = draw_subset(write(*CATEGORIES[::-1], name="b.jsonl"), field="category", size=3)
+    other = draw_subset(write(*CATEGORIES), field="category", size=3, seed=1)
+    assert set(ids(given)) == set(ids(turned)) != set(ids(other))
+
+
+def test_a_larger_sample_holds_the_smaller(write):
+    path = write(*CATEGORIES)
+    assert set(ids(draw_subset(path, field=None, size=5))) < set(ids(draw_subset(path, field=None, size=9)))
+
+
+def test_a_field_of_the_metadata(write):
+    row = {"id": 1, "metadata": {"data_set": "x"}}
+    assert draw_subset(write(row), field="data_set", size=1).counts == {"x": (1, 1)}
+
+
+def test_invalid_subsets_are_refused(write):
+    path = write(*CATEGORIES)
+    with pytest.raises(ConfigError, match="must be at least 1"):
+        draw_subset(path, field=None, size=0)
+    with pytest.raises(InputError, match="field 'subject' not found"):
+        draw_subset(path, field="subject", size=1)

@@ -19,16 +19,11 @@ def with_truth(name, *files):
     return done, rows, [json.loads(line) for line in truth.read_text().splitlines()] if truth.exists() else []
 
 
-SOLVED = {
-    "question": "2 + 2?",
-    "ground_truth": "2 + 2 = <<2+2=4>>4\nA: 4",
-    "6b_finetuning": {"is_correct": False, "solution": "It is 5.\nA: 5"},
-    "175b_finetuning": {"is_correct": True, "solution": "A: 4"},
-}
-
-
 def test_gsm8ks_solutions_are_answers_with_a_known_truth(write):
-    _, rows, truth = with_truth("gsm8k", write(SOLVED))
+    row = {"question": "2 + 2?", "ground_truth": "2 + 2 = <<2+2=4>>4\nA: 4"}
+    row["6b_finetuning"] = {"is_correct": False, "solution": "It is 5.\nA: 5"}
+    row["175b_finetuning"] = {"is_correct": True, "solution": "A: 4"}
+    _, rows, truth = with_truth("gsm8k", write(row))
     wrong, right = "gsm8k-1/6b_finetuning", "gsm8k-1/175b_finetuning"
     answers = [(row["id"], row["answer"], row["reference"]) for row in rows]
     assert answers == [(wrong, "It is 5.\nA: 5", "4"), (right, "A: 4", "4")]
@@ -47,11 +42,11 @@ def test_gsm8ks_questions_alone_are_for_an_answering_run(write):
 
 MMLU = {"question_id": 70, "category": "law", "question": "Which?", "options": ["x", "y", "z"], "answer": "B"}
 RIGHT, WRONG = "The answer is (B).", "The answer is (C)."
-OUTPUTS = {"m1": {"text": RIGHT, "l2": "B"}, "m2": {"text": WRONG, "l2": "C"}}
 
 
 def test_mmlu_pros_outputs_of_several_models(write):
-    _, rows, truth = with_truth("mmlu-pro", write(MMLU | {"outputs": OUTPUTS}))
+    outputs = {"m1": {"text": RIGHT, "l2": "B"}, "m2": {"text": WRONG, "l2": "C"}}
+    _, rows, truth = with_truth("mmlu-pro", write(MMLU | {"outputs": outputs}))
     assert [row["id"] for row in rows] == ["mmlu-pro-70/m1", "mmlu-pro-70/m2"]
     assert rows[0]["metadata"]["options"] == ["x", "y", "z"]
     assert [(row["truth"], row["answer"]) for row in truth] == [(True, "B"), (False, "B")]

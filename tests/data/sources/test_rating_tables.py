@@ -22,23 +22,19 @@ def test_long_rows_are_read_with_what_is_not_given_filled_in(ratings):
 
 
 @pytest.mark.parametrize("missing", [None, "", "NA", "n/a", "NA: not enough information to determine Correctness."])
-def test_na_options_are_missing_values_and_never_numbers(ratings, missing):
+def test_na_is_a_missing_value(ratings, missing):
     table = ratings(rating(score=missing), rating(item="2"))
-    assert list(table.frame["score"].isna()) == [True, False]
-    assert table.rejects == ()
+    assert (list(table.frame["score"].isna()), table.rejects) == ([True, False], ())
 
 
+INVALID_SCORES = ("good", "1e999", True, [3], 10**400)
 LONG, WIDE = rating(), {"judge": "a", "model": "b", "gt": 3, "prompt_id": "1", "rating": 4}
 
 
 @pytest.mark.parametrize(
     ("good", "bad", "finding"),
     [
-        *(
-            (LONG, LONG | {"score": wrong}, '"score": expected a number or NA')
-            for wrong in ("good", "1e999", True, [3])
-        ),
-        (LONG, LONG | {"score": 10**400}, '"score": expected a number or NA'),
+        *((LONG, LONG | {"score": score}, '"score": expected a number or NA') for score in INVALID_SCORES),
         (LONG, {name: value for name, value in LONG.items() if name != "score"}, 'no "score"; write null'),
         (LONG, LONG | {"judge": "a\ud800"}, '"judge": contains half a surrogate pair'),
         (LONG, LONG | {"score": 1}, "rated more than once"),
@@ -75,15 +71,9 @@ def test_columns_may_have_other_names_and_further_ones_are_kept(ratings):
 
 def test_a_wide_file_gives_each_completion_one_human_row(tmp_path):
     path = tmp_path / "Faithfulness.csv"
-    rows = [
-        f"{judge},anthropic.claude-v2:1,3.667,cnn,cnn_0,{score},120\n" for judge, score in (("gpt-4o", 4), ("x", 3))
-    ]
-    path.write_text("".join(["judge,model,gt,dataset,prompt_id,rating,pred_length\n", *rows]))
+    rows = [f"{rating},anthropic.claude-v2:1,3.667,cnn,cnn_0,120\n" for rating in ("gpt-4o,4", "x,3")]
+    path.write_text("".join(["judge,rating,model,gt,dataset,prompt_id,pred_length\n", *rows]))
     frame = read_ratings([path], RatingColumns(extra=("dataset",))).frame
-    assert frame[["judge", "model", "score"]].to_numpy().tolist() == [
-        ["human", "Claude v2", 3.667],
-        ["GPT-4o", "Claude v2", 4.0],
-        ["x", "Claude v2", 3.0],
-    ]
-    facts = frame[["dimension", "task", "dataset", "length"]].drop_duplicates().to_numpy().tolist()
-    assert facts == [["Faithfulness", "summarization", "cnn", 120.0]]
+    assert frame[["judge", "score"]].to_numpy().tolist() == [["human", 3.667], ["GPT-4o", 4.0], ["x", 3.0]]
+    facts = frame[["model", "dimension", "task", "dataset", "length"]].drop_duplicates().to_numpy().tolist()
+    assert facts == [["Claude v2", "Faithfulness", "summarization", "cnn", 120.0]]
