@@ -42,7 +42,7 @@ def test_a_fraction_is_met_nearly():
 
 def test_a_question_keeps_its_side_when_the_data_grows():
     small, large = (split_questions(grouped(numbered(n)), seed=3, validation=0.3) for n in (100, 400))
-    assert [small.side(one) for one in numbered(100)] == [large.side(one) for one in numbered(100)]
+    assert [*map(small.side, numbered(100))] == [*map(large.side, numbered(100))]
 
 
 def test_questions_drawn_once_are_drawn_again_by_every_version():
@@ -91,7 +91,7 @@ def test_no_question_leaks_whatever_the_order(questions, count, seed, data):
         ({"test": 1.5}, "test 1.5: expected a share below 1 or a whole number"),
     ],
 )
-def test_a_split_that_cannot_be_is_refused(options, finding):
+def test_invalid_splits_are_refused(options, finding):
     with pytest.raises(ConfigError, match=finding):
         split_questions(grouped(["a", "A!", "b", "c"]), seed=0, **options)
 
@@ -168,12 +168,12 @@ def test_a_period_in_the_strata_does_not_fall_in_step(seed):
 
 
 def test_ids_must_be_unique():
-    found = stratum(None, 1, "ab")
+    rows = [(row_id, stratum(None, winner, "ab")) for row_id, winner in (("x", 1), ("y", 1), ("x", 2))]
     with pytest.raises(InputError, match="rows 1 and 3 have the same id"):
-        nested_order([("x", found), ("y", found), ("x", stratum(None, 2, "ab"))], seed=0)
+        nested_order(rows, seed=0)
 
 
-def test_sizes_that_the_data_lacks_are_said_and_those_that_make_no_sense_refused():
+def test_too_large_subsets_are_named_and_invalid_sizes_refused():
     sizes = subset_sizes(10_000, (30_000, 10_000, 3_500, 100_000))
     assert sizes == SubsetSizes(sizes=(3_500, 10_000), too_large=(30_000, 100_000))
     for wanted, finding in (((5, 0), "subset size 0: expected"), ((5, 1, 5), "subset sizes 1, 5, 5: repeated size")):

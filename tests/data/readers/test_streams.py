@@ -121,6 +121,7 @@ def shards(tmp_path):
 def test_a_folder_or_a_pattern_is_read_file_by_file(shards):
     assert numbers(str(shards)) == numbers(f"{shards}/part-*") == [1, 0]
     assert [row.file for row in read_rows(str(shards))] == [f"{shards}/part-0.jsonl.gz", f"{shards}/part-1.jsonl"]
+    assert numbers(write(shards, "a[1].jsonl", LINES)) == list(range(1000))  # a file with this name
 
 
 @pytest.mark.parametrize(
@@ -135,10 +136,6 @@ def test_a_folder_or_pattern_that_names_no_input_is_refused(shards, name, findin
     write(shards, "table.csv", b"n\n1\n")
     with pytest.raises(InputError, match=finding):
         input_files(f"{shards}/{name}")
-
-
-def test_a_file_with_a_patterns_characters_in_its_name_is_itself(tmp_path):
-    assert numbers(write(tmp_path, "a[1].jsonl", LINES)) == list(range(1000))
 
 
 def test_a_file_given_twice_is_refused_also_under_another_name(tmp_path):

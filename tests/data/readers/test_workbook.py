@@ -36,17 +36,14 @@ def workbook(tmp_path):
     return write
 
 
-def test_cells_are_texts_and_lines_are_the_sheets_rows(workbook):
+def test_cells_are_texts_lines_are_rows_and_a_row_longer_than_the_header_is_a_reject(workbook):
     rows = [HEAD, [1, "What?\nReally?", 4.5], [None] * 3, ["b", "Ünïcode", datetime.date(2024, 1, 2), None]]
-    assert [(row.line, row.data) for row in read_rows(workbook(pairs=rows, empty=[]))] == [
+    *good, long = read_rows(workbook(pairs=[*rows, [2, "q", "a", "more"]], empty=[]))
+    assert (isinstance(long, Reject), long.line) == (True, 5)
+    assert [(row.line, row.data) for row in good] == [
         (2, {"id": "1", "question": "What?\nReally?", "answer_1": "4.5"}),
         (4, {"id": "b", "question": "Ünïcode", "answer_1": "2024-01-02 00:00:00"}),
     ]
-
-
-def test_a_row_longer_than_the_header_is_a_reject_with_its_place(workbook):
-    good, bad = read_rows(workbook(pairs=[HEAD, [1, "q", "a"], [2, "q", "a", "more"]]))
-    assert (good.line, isinstance(bad, Reject), bad.line) == (2, True, 3)
 
 
 def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_with_one_warning(workbook, caplog):
@@ -73,6 +70,7 @@ def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(workbo
         ({"one": []}, "expected one non-empty sheet, got none"),
         ({"one": [HEAD, [1, "q", "=1+1"]]}, "cell C2: the formula has no stored value"),
         ({"one": [["id", "id"], [1, 2]]}, "id"),
+        ({"one": [HEAD, [1, "q", "a"]], "far": "XFD1"}, r"a.xlsx:1: 16380 columns have no name"),
     ],
 )
 def test_unusable_workbooks_are_refused(workbook, sheets, finding):
@@ -119,11 +117,6 @@ def test_a_far_cell_is_one_reject(workbook, rows, outcome):
 def test_the_size_stated_by_a_sheet_is_ignored(changed):
     path = changed("sheet1.xml", lambda xml: DIMENSION.sub(b'<dimension ref="A1:XFD1048576"', xml))
     assert [row.line for row in read_rows(path)] == [2]
-
-
-def test_a_far_cell_of_the_header_is_refused(workbook):
-    with pytest.raises(InputError, match=r"a.xlsx:1: 16380 columns have no name in the header"):
-        list(read_rows(workbook(pairs=[HEAD, [1, "q", "a"]], far="XFD1")))
 
 
 LAUGHS = b'<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
