@@ -130,19 +130,14 @@ def questions(write):
     return read_questions(write(*({"id": f"k{n}", "question": f"What is {n}?"} for n in range(2)), name="q.jsonl"))
 
 
-@pytest.fixture
-def outputs(write):
+def outputs(write, model, *rows):
     """Writes the outputs of a model, if none are given one for each of two questions."""
-
-    def write_outputs(model, *rows):
-        rows = rows or [{"instruction": f"What is {number}?", "output": f"{model}{number}"} for number in range(2)]
-        return write(*(row | {"generator": model} for row in rows), name=f"{model}.jsonl")
-
-    return write_outputs
+    rows = rows or [{"instruction": f"What is {number}?", "output": f"{model}{number}"} for number in range(2)]
+    return write(*(row | {"generator": model} for row in rows), name=f"{model}.jsonl")
 
 
-def test_outputs_without_ids_join_questions_with_ids(questions, outputs):
-    paths = outputs("a"), outputs("b")
+def test_outputs_without_ids_join_questions_with_ids(questions, write):
+    paths = outputs(write, "a"), outputs(write, "b")
     pairs = pair_of_models(questions, ("a", "b"), paths, Counter())
     assert [(pair.id, pair.answers) for pair in pairs] == [("k0", ("a0", "b0")), ("k1", ("a1", "b1"))]
     assert len(AnswerSet(paths).of(questions[0])) == 2
@@ -156,9 +151,9 @@ def test_outputs_without_ids_join_questions_with_ids(questions, outputs):
         ([{"instruction": "What is 0?", "output": text} for text in "xy"], "two outputs"),
     ],
 )
-def test_the_error_says_why_answers_match_no_question(questions, outputs, rows, finding):
+def test_the_error_says_why_answers_match_no_question(questions, write, rows, finding):
     with pytest.raises(InputError, match=finding):
-        pair_of_models(questions, ("a", "b"), (outputs("a", *rows), outputs("b")), Counter())
+        pair_of_models(questions, ("a", "b"), (outputs(write, "a", *rows), outputs(write, "b")), Counter())
 
 
 @pytest.mark.parametrize(
@@ -169,21 +164,16 @@ def test_the_error_says_why_answers_match_no_question(questions, outputs, rows, 
         {"uid": "81", "messages": [{"role": "user"}, {"role": "assistant", "content": {"answer": "Yes."}}]},
     ],
 )
-def test_first_turns_of_published_answers(outputs, row):
-    assert read_model_answers(outputs("a", row))[1]["81"].text == "Yes."
+def test_first_turns_of_published_answers(write, row):
+    assert read_model_answers(outputs(write, "a", row))[1]["81"].text == "Yes."
 
 
-@pytest.fixture
-def judged(write):
-    """Reads answers to one of two questions as rows to judge: the rows with their truth, and the counts."""
+def judged(write, task, *answers):
+    """Answers to one of two questions as rows to judge, with their truth, and the counts."""
     rows = [{"id": "1", "question": "2 + 2?", "reference": "4", "metadata": {"data_set": "sums"}},
             {"id": "2", "question": "Which?", "options": ["x", "y"], "reference": "B", "category": "c"}]  # fmt: skip
     solved, counts = read_questions(write(*rows, name="q.jsonl")), Counter()
-
-    def read(task, *answers):
-        return list(judged_rows(solved, read_collected([write(*answers)]), task, counts=counts)), counts
-
-    return read
+    return list(judged_rows(solved, read_collected([write(*answers)]), task, counts=counts)), counts
 
 
 def answer(question, model, text, **more):
@@ -191,8 +181,8 @@ def answer(question, model, text, **more):
             "text": text, "finish_reason": "stop", "failure": None, **more}  # fmt: skip
 
 
-def test_each_answer_is_a_row_that_names_its_question(judged):
-    [made], counts = judged("number", answer("1", "m", "so it is 4", task="number", answer="4"))
+def test_each_answer_is_a_row_that_names_its_question(write):
+    [made], counts = judged(write, "number", answer("1", "m", "so it is 4", task="number", answer="4"))
     assert made.row == {
         "id": "1/m", "question": "2 + 2?", "answer": "so it is 4", "answer_models": ["m"], "reference": "4",
         "metadata": {"data_set": "sums", "source_id": "1"},
@@ -201,33 +191,35 @@ def test_each_answer_is_a_row_that_names_its_question(judged):
     assert (made.truth, counts["rows with a right answer"]) == (truth, 1)
 
 
-def test_options_stay_with_the_row(judged):
-    [made], _ = judged("choice", answer("2", "m", "The answer is (A)."))
+def test_options_stay_with_the_row(write):
+    [made], _ = judged(write, "choice", answer("2", "m", "The answer is (A)."))
     assert (made.row["metadata"]["options"], made.truth["truth"]) == (["x", "y"], False)
 
 
-def test_several_answers_of_a_model_have_ids_of_their_own(judged):
+def test_several_answers_of_a_model_have_ids_of_their_own(write):
     rows = [answer("1", "m", str(seed), decoding_method=f"temperature=1,seed={seed}") for seed in (10, 2)]
-    made, _ = judged("number", *rows)
+    made, _ = judged(write, "number", *rows)
     assert [each.row["id"] for each in made] == ["1/m/temperature=1,seed=2", "1/m/temperature=1,seed=10"]
 
 
-def test_a_truncated_answer_is_wrong_and_a_failure_is_left_out(judged):
+def test_a_truncated_answer_is_wrong_and_a_failure_is_left_out(write):
     failed = answer("1", "none", None, failure={"code": "engine", "text": "", "why": ""})
-    [made], counts = judged("number", answer("1", "cut", "The answer is 4", finish_reason="length"), failed)
+    [made], counts = judged(write, "number", answer("1", "cut", "The answer is 4", finish_reason="length"), failed)
     assert (made.truth["truth"], counts["answers left out: failed"]) == (False, 1)
 
 
-def test_qa_rows_hold_the_answer_in_the_tags(judged):
+def test_qa_rows_hold_the_answer_in_the_tags(write):
     untagged = answer("1", "n", "four", task="qa", answer=None)
-    [made], counts = judged("qa", answer("1", "m", "I think <ans>four</ans>", task="qa", answer="four"), untagged)
+    [made], counts = judged(
+        write, "qa", answer("1", "m", "I think <ans>four</ans>", task="qa", answer="four"), untagged
+    )
     assert (made.row["answer"], made.truth) == ("four", None)
     assert counts["answers left out: none in tags"] == 1
 
 
-def test_a_reference_of_another_task_is_refused(judged):
+def test_a_reference_of_another_task_is_refused(write):
     with pytest.raises(InputError, match="is not a valid answer for task number"):
-        judged("number", answer("2", "m", "4"))
+        judged(write, "number", answer("2", "m", "4"))
 
 
 def test_a_question_about_a_pair_has_a_letter_as_its_reference(write):

@@ -259,23 +259,20 @@ def test_the_target_of_a_label(winner, preference, target):
     assert preference_of(Label(sample_id="", winner=winner, preference=preference)) == target
 
 
-@pytest.fixture
-def pairs(write):
+def pairs(write, *rows):
     """Reads rows as labelled pairs: the pairs, and the reasons of rejects."""
-
-    def read(*rows):
-        rejects = []
-        found = list(read_labelled(write(*rows), source="s", on_reject=rejects.append))
-        return found, [reject.reason for reject in rejects]
-
-    return read
+    rejects = []
+    found = list(read_labelled(write(*rows), source="s", on_reject=rejects.append))
+    return found, [reject.reason for reject in rejects]
 
 
-def test_a_preference_goes_into_a_judgelm_row_and_out_again_swapped_or_beside_scores(pairs):
-    [alone, scored], _ = pairs(PLAIN | {"preference": 0.3}, PLAIN | {"id": "2", "preference": 0.3, "scores": [3, 5]})
+def test_a_preference_goes_into_a_judgelm_row_and_out_again_swapped_or_beside_scores(write):
+    [alone, scored], _ = pairs(
+        write, PLAIN | {"preference": 0.3}, PLAIN | {"id": "2", "preference": 0.3, "scores": [3, 5]}
+    )
     row = judgelm_row(swap_answers(alone).pair)
     assert (row["answer1_body"], row["preference"], row["winner"], row["score"]) == ("b", 0.7, "1", None)
-    [again, beside], _ = pairs(row, judgelm_row(scored))
+    [again, beside], _ = pairs(write, row, judgelm_row(scored))
     assert (again.plain.preference, again.plain.winner, again.plain.scores) == (0.7, 1, None)
     assert (beside.plain.preference, beside.plain.winner, beside.plain.scores) == (0.3, 2, (3, 5))
 
@@ -289,6 +286,6 @@ def test_a_preference_goes_into_a_judgelm_row_and_out_again_swapped_or_beside_sc
         ({"preference": "high"}, 'field "preference": expected a finite number'),
     ],
 )
-def test_a_preference_that_cannot_be_is_a_reject(pairs, fields, finding):
-    [_], [reason] = pairs(PLAIN | fields, PLAIN | {"id": "2", "winner": 1})
+def test_a_preference_that_cannot_be_is_a_reject(write, fields, finding):
+    [_], [reason] = pairs(write, PLAIN | fields, PLAIN | {"id": "2", "winner": 1})
     assert finding in reason

@@ -178,10 +178,9 @@ def test_pairs_to_build_of_keep_their_reasons(write):
 PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
 
 
-@pytest.fixture
-def named(write):
+def named(write, *rows):
     """Writes rows with an id for each."""
-    return lambda *rows: write(*({"id": f"r{number}"} | row for number, row in enumerate(rows)))
+    return write(*({"id": f"r{number}"} | row for number, row in enumerate(rows)))
 
 
 def winners(path, **reading):
@@ -193,14 +192,14 @@ REFUSED = [[0, 1], [0, 1, 2], [1, 0, 2], [2, 0], [1, 2, 3], [-1, 0, 1], ["0", "1
 
 @pytest.mark.parametrize("field", ["winner", "label"])
 @pytest.mark.parametrize("values", REFUSED)
-def test_other_numbers_than_1_and_2_require_a_code(named, field, values):
-    path = named(*({field: value} for value in values))
+def test_other_numbers_than_1_and_2_require_a_code(write, field, values):
+    path = named(write, *({field: value} for value in values))
     with pytest.raises(LabelCodeError, match=rf'field "{field}" has the values .*--label-code'):
         read_labels(path, on_reject=lambda reject: None)
 
 
-def test_the_error_counts_the_values_of_the_whole_file(named):
-    path = named(*({"winner": value} for value in [1, 0, 1, 2, "tie", 0]))
+def test_the_error_counts_the_values_of_the_whole_file(write):
+    path = named(write, *({"winner": value} for value in [1, 0, 1, 2, "tie", 0]))
     with pytest.raises(LabelCodeError, match=r'the values 1 \(2 times\), 0 \(2 times\), 2 \(1 times\), "tie" \(1'):
         read_labels(path)
 
@@ -213,14 +212,14 @@ def test_the_error_counts_the_values_of_the_whole_file(named):
         ("0=second, 1=First, 2=none", [2, 1]),
     ],
 )
-def test_a_stated_code_is_read(named, code, expected):
-    path = named({"winner": 0}, {"winner": "1.0"}, {"winner": " 2 "})
+def test_a_stated_code_is_read(write, code, expected):
+    path = named(write, {"winner": 0}, {"winner": "1.0"}, {"winner": " 2 "})
     assert winners(path, label_code=parse_label_code(code)) == expected
 
 
-def test_a_value_outside_the_stated_code_is_refused(named):
+def test_a_value_outside_the_stated_code_is_refused(write):
     with pytest.raises(LabelCodeError, match="--label-code is 0=first, 1=second"):
-        winners(named({"winner": 0}, {"winner": 2}), label_code=parse_label_code("0=first,1=second"))
+        winners(named(write, {"winner": 0}, {"winner": 2}), label_code=parse_label_code("0=first,1=second"))
 
 
 @pytest.mark.parametrize("text", ["0", "0=left", "=first", "0=first,0=second", "0=first,,1=second"])
@@ -237,63 +236,63 @@ def test_a_code_of_another_form_is_refused(text):
         *[(value, "tie") for value in ("TIE", "Tie", " tie ", "tie (bothbad)", "tie (inconsistent)", "both_bad")],
     ],
 )
-def test_published_spellings(named, value, expected):
-    assert winners(named({"winner": value})) == [expected]
+def test_published_spellings(write, value, expected):
+    assert winners(named(write, {"winner": value})) == [expected]
 
 
 @pytest.mark.parametrize("value", [None, "", "  ", float("nan")])
-def test_a_missing_value_is_not_a_label(named, value):
-    found = read_labels(named({"winner": value}, {"winner": 1}))
+def test_a_missing_value_is_not_a_label(write, value):
+    found = read_labels(named(write, {"winner": value}, {"winner": 1}))
     assert (list(found.labels), found.unlabelled, found.rejected) == (["r1"], 1, 0)
 
 
 @pytest.mark.parametrize("value", ["upper", "C", True, "1 or 2"])
-def test_an_unknown_word_is_a_reject_that_contains_it(named, value):
+def test_an_unknown_word_is_a_reject_that_contains_it(write, value):
     rejects = []
-    assert list(read_labels(named({"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]
+    assert list(read_labels(named(write, {"winner": value}, {"winner": 1}), on_reject=rejects.append).labels) == ["r1"]
     assert f"got {json.dumps(value)}; define its meaning, for example with --label-code" in rejects[0].reason
 
 
-def test_a_stated_code_holds_for_votes_and_preferences(named):
+def test_a_stated_code_holds_for_votes_and_preferences(write):
     code = parse_label_code("0=first,1=second")
-    path = named(PAIR | {"winner": 0, "votes": [0, 0, 1]})
+    path = named(write, PAIR | {"winner": 0, "votes": [0, 0, 1]})
     [label] = read_labels(path, reading=Reading(label_code=code)).labels.values()
     assert (label.winner, label.votes) == (1, (1, 1, 2))
-    assert winners(named(PAIR | {"preference": 0}, PAIR | {"preference": 1}), label_code=code) == [1, 2]
+    assert winners(named(write, PAIR | {"preference": 0}, PAIR | {"preference": 1}), label_code=code) == [1, 2]
 
 
 @pytest.mark.parametrize(
     ("fields", "values"), [(PAIR, [0, 1]), ({}, [0, 0.5, 1]), ({}, [0, 1]), ({}, [0, 1, 2]), ({}, [0.3, 1.7])]
 )
-def test_preferences_that_two_codes_explain_are_refused(named, fields, values):
+def test_preferences_that_two_codes_explain_are_refused(write, fields, values):
     with pytest.raises(LabelCodeError, match='field "preference" has the values'):
-        read_labels(named(*(fields | {"preference": value} for value in values)))
+        read_labels(named(write, *(fields | {"preference": value} for value in values)))
 
 
-def test_preferences_of_one_code_are_read(named):
-    assert winners(named(PAIR | {"preference": 0.9}, PAIR | {"preference": 0})) == [1, 2]
-    assert winners(named(*(PAIR | {"preference": value} for value in (0, 0.5, 1)))) == [2, "tie", 1]
-    assert winners(named({"preference": 1}, {"preference": 2}, {"preference": 1.5})) == [1, 2, "tie"]
-    assert winners(named({"preference": 0.2})) == [2]
+def test_preferences_of_one_code_are_read(write):
+    assert winners(named(write, PAIR | {"preference": 0.9}, PAIR | {"preference": 0})) == [1, 2]
+    assert winners(named(write, *(PAIR | {"preference": value} for value in (0, 0.5, 1)))) == [2, "tie", 1]
+    assert winners(named(write, {"preference": 1}, {"preference": 2}, {"preference": 1.5})) == [1, 2, "tie"]
+    assert winners(named(write, {"preference": 0.2})) == [2]
 
 
-def test_alpaca_eval_without_a_second_output_that_wins_is_refused(named):
+def test_alpaca_eval_without_a_second_output_that_wins_is_refused(write):
     outputs = {"instruction": "q", "output_1": "a", "output_2": "b"}
     with pytest.raises(LabelCodeError):
-        read_labels(named(outputs | {"preference": 0}, outputs | {"preference": 1}))
-    assert winners(named(outputs | {"preference": 0}, outputs | {"preference": 2})) == ["tie", 2]
+        read_labels(named(write, outputs | {"preference": 0}, outputs | {"preference": 1}))
+    assert winners(named(write, outputs | {"preference": 0}, outputs | {"preference": 2})) == ["tie", 2]
 
 
-def test_layouts_state_their_codes(named):
+def test_layouts_state_their_codes(write):
     pandalm = {"instruction": "q", "response1": "a", "response2": "b"}
-    assert winners(named(pandalm | {"annotator1": 0, "annotator2": 0})) == ["tie"]
+    assert winners(named(write, pandalm | {"annotator1": 0, "annotator2": 0})) == ["tie"]
     safe = {"prompt": "q", "response_0": "a", "response_1": "b"}
-    assert winners(named(safe | {"better_response_id": 0}, safe | {"better_response_id": 1})) == [1, 2]
+    assert winners(named(write, safe | {"better_response_id": 0}, safe | {"better_response_id": 1})) == [1, 2]
     with pytest.raises(LabelCodeError, match="this layout uses 0=first, 1=second"):
-        winners(named(safe | {"better_response_id": 2}))
+        winners(named(write, safe | {"better_response_id": 2}))
     llmbar = {"input": "q", "output_1": "a", "output_2": "b"}
     with pytest.raises(LabelCodeError, match="this layout uses 1=first, 2=second"):
-        winners(named(llmbar | {"label": 1}, llmbar | {"label": 0}))
+        winners(named(write, llmbar | {"label": 1}, llmbar | {"label": 0}))
 
 
 USUAL = (0, 1, 2, 3, -1, 0.5, 1.0, "0", " 1 ", "1.0", "A", "Model B", "TIE", "tie (bothbad)", "", None, True)

@@ -9,15 +9,10 @@ from judgelm.errors import InputError
 from tests.support.benchmark_files import imported
 
 
-@pytest.fixture
-def mt_bench(tmp_path):
+def mt_bench(tmp_path, *files):
     """Imports files of MT-Bench: the result, and the rows by id."""
-
-    def run(*files):
-        done, rows = imported("mt-bench", tmp_path, *files)
-        return done, {row["id"]: row for row in rows}
-
-    return run
+    done, rows = imported("mt-bench", tmp_path, *files)
+    return done, {row["id"]: row for row in rows}
 
 
 def conversation(*texts):
@@ -43,10 +38,10 @@ def files(write):
     return [write(QUESTION, name="question.jsonl"), *(write(row, name=f"{model}.jsonl") for model, row in rows.items())]
 
 
-def test_votes_with_their_conversations_are_enough(mt_bench, write):
+def test_votes_with_their_conversations_are_enough(tmp_path, write):
     sides = {f"conversation_{side}": conversation("Write.", f"{side}1", "Rewrite.", f"{side}2") for side in "ab"}
     votes = [vote("expert_0", "model_a", **sides), vote("expert_1", "tie (bothbad)", 2, **sides)]
-    _, rows = mt_bench(write(*votes))
+    _, rows = mt_bench(tmp_path, write(*votes))
     first, second = rows["81:alpaca:vicuna:1"], rows["81:alpaca:vicuna:2"]
     assert (first["question"], first["answer_1"], first["answer_2"], first["winner"]) == ("Write.", "a1", "b1", 1)
     assert (second["question"], second["answer_1"], second["winner"]) == ("Rewrite.", "a2", "tie")
@@ -54,47 +49,47 @@ def test_votes_with_their_conversations_are_enough(mt_bench, write):
     assert (len(first["metadata"]["turns"]), first["category"]) == (1, "writing")
 
 
-def test_votes_are_joined_with_questions_answers_and_references(mt_bench, write, files):
+def test_votes_are_joined_with_questions_answers_and_references(tmp_path, write, files):
     references = write(answers("gpt-4", "R1", "R2"), name="reference_answer/gpt-4.jsonl")
     votes = write(vote("expert_0", "model_b", 2), vote("expert_0", "model_a", second="llama"))
-    done, rows = mt_bench(*files, references, votes)
+    done, rows = mt_bench(tmp_path, *files, references, votes)
     [row] = rows.values()
     assert (row["winner"], row["reference"], row["answer_models"]) == (2, "R2", ["alpaca", "vicuna"])
     assert [turn["reference"] for turn in row["metadata"]["turns"]] == ["R1", "R2"]
     assert "no answers of both models for question 81, turn 1" in done.rejects[0].message
 
 
-def test_a_pair_that_people_saw_either_way_round_is_one_row(mt_bench, write, files):
+def test_a_pair_that_people_saw_either_way_round_is_one_row(tmp_path, write, files):
     votes = [
         vote("expert_0", "model_a"),  # alpaca
         vote("expert_1", "model_a", first="vicuna", second="alpaca"),  # vicuna
         vote("expert_2", "model_b", first="vicuna", second="alpaca"),  # alpaca
         vote("author_1", "model_b"),
     ]
-    _, rows = mt_bench(*files, write(*votes))
+    _, rows = mt_bench(tmp_path, *files, write(*votes))
     [row] = rows.values()
     # alpaca has two of the experts' three votes; the author's is kept apart
     assert (row["winner"], row["votes"], row["metadata"]["other_votes"]) == (1, [1, 2, 1], {"author_1": 2})
 
 
-def test_without_votes_every_pair_of_models_is_a_row_for_each_turn(mt_bench, write, files):
-    done, rows = mt_bench(*files, write(answers("c", "c1", "c2")))
+def test_without_votes_every_pair_of_models_is_a_row_for_each_turn(tmp_path, write, files):
+    done, rows = mt_bench(tmp_path, *files, write(answers("c", "c1", "c2")))
     assert (len(rows), done.unlabelled) == (3 * 2, 6)
 
 
-def test_the_real_questions_need_answers_and_a_judges_verdicts_are_no_votes(shared_data, mt_bench):
+def test_the_real_questions_need_answers_and_a_judges_verdicts_are_no_votes(shared_data, tmp_path):
     folder = shared_data / "mt_bench"
     with pytest.raises(InputError, match="no answers in"):
-        mt_bench(folder / "question.jsonl", folder / "reference_answer_gpt-4.jsonl")
+        mt_bench(tmp_path, folder / "question.jsonl", folder / "reference_answer_gpt-4.jsonl")
     with pytest.raises(InputError, match="a judge's verdicts instead of human votes"):
-        mt_bench(folder / "skycamp_gpt-4_pair.jsonl")
+        mt_bench(tmp_path, folder / "skycamp_gpt-4_pair.jsonl")
 
 
-def test_the_real_questions_and_categories(shared_data, mt_bench, write):
+def test_the_real_questions_and_categories(shared_data, tmp_path, write):
     folder = shared_data / "mt_bench"
     questions = [json.loads(line) for line in (folder / "question.jsonl").read_text().splitlines()]
     turns = [answers(model, "x", "y") | {"question_id": row["question_id"]} for model in "ab" for row in questions]
-    done, rows = mt_bench(folder / "question.jsonl", folder / "reference_answer_gpt-4.jsonl", write(*turns))
+    done, rows = mt_bench(tmp_path, folder / "question.jsonl", folder / "reference_answer_gpt-4.jsonl", write(*turns))
     assert (done.rows, len(done.categories), set(done.categories.values())) == (160, 8, {20})
     assert rows["101:a:b:1"]["reference"].startswith("If you have just overtaken")
 
@@ -102,23 +97,18 @@ def test_the_real_questions_and_categories(shared_data, mt_bench, write):
 FAIR = [{"question_id": number, "text": f"q{number}", "category": "generic"} for number in (1, 2, 3)]
 
 
-@pytest.fixture
-def fair_files(write, tmp_path):
+def fair_files(write, tmp_path, labels="CHATGPT\nTIE\nVICUNA13B"):
     """Writes FairEval's files: questions, two models' answers and labels."""
-
-    def write_files(labels="CHATGPT\nTIE\nVICUNA13B"):
-        models = {"gpt35": "gpt-3.5-turbo:20230327", "vicuna": "vicuna-13b:20230322-clean-lang"}
-        (tmp_path / "human.txt").write_text(labels)
-        for name, model in models.items():
-            rows = [{"question_id": number, "text": f"{name}{number}"} for number in (3, 2, 1)]
-            write(*(row | {"answer_id": "x", "model_id": model} for row in rows), name=name)
-        return [write(*FAIR, name="question.jsonl"), *models, "human.txt"]
-
-    return write_files
+    models = {"gpt35": "gpt-3.5-turbo:20230327", "vicuna": "vicuna-13b:20230322-clean-lang"}
+    (tmp_path / "human.txt").write_text(labels)
+    for name, model in models.items():
+        rows = [{"question_id": number, "text": f"{name}{number}"} for number in (3, 2, 1)]
+        write(*(row | {"answer_id": "x", "model_id": model} for row in rows), name=name)
+    return [write(*FAIR, name="question.jsonl"), *models, "human.txt"]
 
 
-def test_faireval_joins_labels_by_line_and_answers_by_id_whichever_file_comes_first(tmp_path, fair_files):
-    questions, gpt, vicuna, labels = fair_files()
+def test_faireval_joins_labels_by_line_and_answers_by_id_whichever_file_comes_first(tmp_path, write):
+    questions, gpt, vicuna, labels = fair_files(write, tmp_path)
     _, rows = imported("faireval", tmp_path, questions, gpt, vicuna, labels)
     assert [row["winner"] for row in rows] == [1, "tie", 2]
     last = rows[2]
@@ -132,13 +122,13 @@ def test_faireval_joins_labels_by_line_and_answers_by_id_whichever_file_comes_fi
     ("labels", "finding"),
     [("TIE\nTIE", "2 labels for 3 questions"), ("TIE\nTIE\nGPT4", r'human.txt:3: "GPT4" is neither TIE nor one of')],
 )
-def test_faireval_labels_that_do_not_fit_are_refused(tmp_path, fair_files, labels, finding):
+def test_faireval_labels_that_do_not_fit_are_refused(tmp_path, write, labels, finding):
     with pytest.raises(InputError, match=finding):
-        imported("faireval", tmp_path, *fair_files(labels))
+        imported("faireval", tmp_path, *fair_files(write, tmp_path, labels))
 
 
-def test_faireval_says_which_file_is_missing(tmp_path, fair_files):
-    questions, gpt, _, labels = fair_files()
+def test_faireval_says_which_file_is_missing(tmp_path, write):
+    questions, gpt, _, labels = fair_files(write, tmp_path)
     with pytest.raises(InputError, match="got 1 files of questions and 1 files of answers"):
         imported("faireval", tmp_path, questions, gpt, labels)
     with pytest.raises(InputError, match=r"expected one \.txt file"):

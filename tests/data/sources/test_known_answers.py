@@ -140,6 +140,8 @@ def test_a_row_is_a_question_with_its_number_and_its_template(imported):
     assert second["reference"] == "1045"
     ids = {"template": 0, "original_id": 7, "canary": "do not train on this"}
     assert first["metadata"] == ids | {"data_set": "GSM-Symbolic-P1", "solution": "6 - 2 = 4\n#### 4"}
+    with pytest.raises(InputError, match="import the file as gsm-symbolic"):
+        imported("gsm8k", row(0, 0))
 
 
 @pytest.mark.parametrize(
@@ -179,8 +181,3 @@ def test_unusable_rows_are_rejects(imported, fields, reason):
     done, rows = imported("gsm-symbolic", row(0, 0), row(0, 1) | fields, file="GSM_p1.jsonl")
     assert len(rows) == 1
     assert reason in done.rejects[0].message
-
-
-def test_its_rows_are_refused_as_gsm8k(imported):
-    with pytest.raises(InputError, match="import the file as gsm-symbolic"):
-        imported("gsm8k", row(0, 0))

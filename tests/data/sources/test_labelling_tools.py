@@ -108,12 +108,9 @@ def test_ambiguous_answer_fields_are_a_reject(write):
         assert "no question with two answers" in rejects[0].reason
 
 
-def test_a_stated_code_explains_the_tools_words(labelled):
+def test_a_code_explains_other_words_and_numbers(labelled):
     rows = task([choice("Left one")]), task([choice("Same")], key=2), task([result("right")], key=3)
     read, _ = labelled(*rows, reading=Reading(label_code=parse_label_code("Left one=first,Same=tie")))
     assert [label.winner for label in read.labels.values()] == [1, "tie", 2]
-
-
-def test_numbers_need_a_code(labelled):
     with pytest.raises(LabelCodeError, match=r"0 \(1 times\)"):
         labelled(doccano("0"), doccano("1") | {"id": 2})

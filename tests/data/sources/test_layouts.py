@@ -201,23 +201,22 @@ def test_plain_labels(labelled, fields, label):
     assert labelled(PLAIN | fields)[0].labels == {"7": label}
 
 
-def outputs(model, *pairs):
-    return [{"instruction": name, "output": text, "generator": model} for name, text in pairs]
+def outputs(write, model, *pairs):
+    rows = [{"instruction": name, "output": text, "generator": model} for name, text in pairs]
+    return write(*rows, name=f"{model}.jsonl")
 
 
 def test_alpaca_eval_outputs_are_joined_by_instruction(write):
-    first = write(*outputs("m", ("x", "a"), ("y", "b")), name="m.jsonl")
-    second = write(*outputs("n", ("y", "c"), ("x", "d")), name="n.jsonl")
-    stream, samples, messages = stream_with_rejects([first, second])
+    paths = [outputs(write, "m", ("x", "a"), ("y", "b")), outputs(write, "n", ("y", "c"), ("x", "d"))]
+    stream, samples, messages = stream_with_rejects(paths)
     assert [(sample.question, sample.answers) for sample in samples] == [("x", ("a", "d")), ("y", ("b", "c"))]
     assert {sample.answer_models for sample in samples} == {("m", "n")}
     assert (stream.source.name, messages) == ("alpaca-eval", [])
 
 
 def test_outputs_without_partner_or_doubly_present_are_rejects(write):
-    first = write(*outputs("m", ("x", "a"), ("x", "b"), ("only 1", "c")), name="m.jsonl")
-    second = write(*outputs("n", ("x", "d"), ("only 2", "e"), ("x", "f")), name="n.jsonl")
-    rows = list(join_outputs(first, second))
+    first = outputs(write, "m", ("x", "a"), ("x", "b"), ("only 1", "c"))
+    rows = list(join_outputs(first, outputs(write, "n", ("x", "d"), ("only 2", "e"), ("x", "f"))))
     assert [row.data["output_2"] for row in rows if isinstance(row, Row)] == ["d"]
     messages = sorted(row.message.split(";")[0] for row in rows if not isinstance(row, Row))
     twice = "this instruction appears more than once in this file"
@@ -228,7 +227,7 @@ def test_outputs_without_partner_or_doubly_present_are_rejects(write):
 
 def test_one_file_of_outputs_and_none_at_all_are_refused(write):
     with pytest.raises(InputError, match="give two files to join them"):
-        SampleStream([write(*outputs("m", ("x", "a")))])
+        SampleStream([outputs(write, "m", ("x", "a"))])
     with pytest.raises(ConfigError, match="no input; pass a file"):
         SampleStream([])
 

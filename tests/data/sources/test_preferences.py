@@ -21,16 +21,11 @@ def assistant(text):
     return {"role": "assistant", "content": text}
 
 
-@pytest.fixture
-def pair(labelled):
+def pair(labelled, row):
     """Reads one row: its sample, its label and the text of the answer that wins."""
-
-    def read(row):
-        found, _ = labelled(row)
-        [sample], [label] = found.samples.values(), found.labels.values()
-        return sample, label, None if label.winner == "tie" else sample.answers[label.winner - 1]
-
-    return read
+    found, _ = labelled(row)
+    [sample], [label] = found.samples.values(), found.labels.values()
+    return sample, label, None if label.winner == "tie" else sample.answers[label.winner - 1]
 
 
 PLAIN = {"prompt": "q", "chosen": "good", "rejected": "bad"}
@@ -56,9 +51,9 @@ def test_the_chosen_answer_stands_first_about_half_the_time_and_the_label_follow
     assert {found.samples[name].answers[label.winner - 1] for name, label in found.labels.items()} == {"good"}
 
 
-def test_the_place_depends_on_the_texts_and_not_on_which_was_chosen(pair):
-    sample, label, _ = pair(PLAIN)
-    turned, other, _ = pair(PLAIN | {"chosen": "bad", "rejected": "good", "category": "c"})
+def test_the_place_depends_on_the_texts_and_not_on_which_was_chosen(labelled):
+    sample, label, _ = pair(labelled, PLAIN)
+    turned, other, _ = pair(labelled, PLAIN | {"chosen": "bad", "rejected": "good", "category": "c"})
     assert (sample.answers, sample.id, sample.metadata, label.scores) == (turned.answers, turned.id, {}, None)
     assert {label.winner, other.winner} == {1, 2}
 
@@ -89,17 +84,17 @@ SYSTEM = {"role": "system", "content": "s"}
         ({"prompt": "q", "chosen": [assistant([{"type": "text", "text": "g"}])], "rejected": "b"}, "q", "g"),
     ],
 )
-def test_the_question_of_a_preference(pair, fields, question, better):
-    sample, _, winning = pair(fields)
+def test_the_question_of_a_preference(labelled, fields, question, better):
+    sample, _, winning = pair(labelled, fields)
     assert (sample.question, winning) == (question, better)
 
 
-def test_scores_and_models_follow_the_answers(pair):
+def test_scores_and_models_follow_the_answers(labelled):
     more = {"prompt_id": "abc", "messages": ULTRA["chosen"], "score_chosen": 8.5, "score_rejected": 3.0}
-    sample, label, winning = pair(ULTRA | more)
+    sample, label, winning = pair(labelled, ULTRA | more)
     assert (winning, sample.metadata, label.scores[label.winner - 1]) == ("good", {"prompt_id": "abc"}, 8.5)
     row = PLAIN | {"id": 30, "subset": "mt-bench-easy", "chosen_model": "good-m", "rejected_model": "bad-m"}
-    sample, label, _ = pair(row)
+    sample, label, _ = pair(labelled, row)
     assert (sample.id, sample.category) == ("mt-bench-easy-30", "mt-bench-easy")
     assert sample.answer_models[label.winner - 1] == "good-m"
 
@@ -136,32 +131,32 @@ def test_a_bad_preference_is_a_reject(labelled, row, message):
     assert found.startswith(f"pairs.jsonl:2: {message}")
 
 
-def test_arena_battles_keep_their_order(pair):
+def test_arena_battles_keep_their_order(labelled):
     parts = [user([{"type": "text", "text": "q"}]), assistant("a")]
     copied = {"judge": "arena_user_973", "full_conversation": [{"user": "q"}]}
-    sample, label, _ = pair(ARENA | copied | {"conversation_a": parts})
+    sample, label, _ = pair(labelled, ARENA | copied | {"conversation_a": parts})
     assert (sample.question, sample.answers, sample.answer_models) == ("q", ("a", "b"), ("m", "n"))
     assert (sample.id, label) == (ARENA["question_id"], Label(sample_id=sample.id, winner=2))
     assert sample.metadata == {"judge": "arena_user_973"}
 
 
 @pytest.mark.parametrize(("winner", "both_bad"), [("tie", False), ("tie (bothbad)", True), ("both_bad", True)])
-def test_arenas_ties_of_two_bad_answers_say_so(pair, winner, both_bad):
-    sample, label, _ = pair(ARENA | {"winner": winner})
+def test_arenas_ties_of_two_bad_answers_say_so(labelled, winner, both_bad):
+    sample, label, _ = pair(labelled, ARENA | {"winner": winner})
     assert (label.winner, sample.metadata.get("both_bad", False)) == ("tie", both_bad)
 
 
-def test_arena_conversations_that_share_their_earlier_turns(pair):
+def test_arena_conversations_that_share_their_earlier_turns(labelled):
     sides = {f"conversation_{side}": json.dumps([*DIALOGUE, assistant(side)]) for side in "ab"}
-    sample, _, _ = pair(ARENA | sides | {"turn": 2})
+    sample, _, _ = pair(labelled, ARENA | sides | {"turn": 2})
     assert (sample.question, sample.answers) == (ASKED, ("a", "b"))
 
 
-def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and_turn(pair, labelled):
+def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and_turn(labelled):
     row = ARENA | {"question_id": 81, "judge": "author_2", "turn": 1}
     for side, last in (("conversation_a", "x"), ("conversation_b", "y")):
         row[side] = [*SIDES[side], user("r"), assistant(last)]
-    sample, _, _ = pair(row)
+    sample, _, _ = pair(labelled, row)
     assert (sample.id, sample.question, sample.answers) == ("81:m:n:author_2:1", "q", ("a", "b"))
     assert sample.metadata["messages_after_vote"] == 4
     [message] = labelled(ARENA, row | {"turn": 2})[1]
@@ -203,13 +198,13 @@ def test_kaggle_rows_from_a_table(tmp_path):
         {"prompt": ["q"], "response_a": ["a"], "response_b": ["b"], "winner": 1},
     ],
 )
-def test_responses_of_other_shapes(pair, row):
-    sample, _, winning = pair(row)
+def test_responses_of_other_shapes(labelled, row):
+    sample, _, winning = pair(labelled, row)
     assert (sample.question, sample.answers, winning) == ("q", ("a", "b"), "a")
 
 
-def test_a_text_in_brackets_is_not_a_list_of_turns(pair):
-    sample, _, _ = pair({"prompt": "[1, 2]", "response_a": '["a"]', "response_b": "b", "winner": 1})
+def test_a_text_in_brackets_is_not_a_list_of_turns(labelled):
+    sample, _, _ = pair(labelled, {"prompt": "[1, 2]", "response_a": '["a"]', "response_b": "b", "winner": 1})
     assert (sample.question, sample.answers) == ("[1, 2]", ('["a"]', "b"))
 
 
@@ -282,13 +277,9 @@ CALL = {"id": "x1", "type": "function", "function": {"name": "book", "arguments"
 CALL_TEXT = '[{"name": "book", "arguments": {"seat": 4}}]'
 
 
-@pytest.fixture
-def sample(write):
-    def read(prompt, chosen, rejected, **more):
-        [sample] = SampleStream([write({"prompt": prompt, "chosen": chosen, "rejected": rejected} | more)])
-        return sample
-
-    return read
+def sample(write, prompt, chosen, rejected, **more):
+    [sample] = SampleStream([write({"prompt": prompt, "chosen": chosen, "rejected": rejected} | more)])
+    return sample
 
 
 @pytest.mark.parametrize(
@@ -303,21 +294,21 @@ def sample(write):
         ({"from": "function_call", "value": '{"name": "book"}'}, '{"name": "book"}'),
     ],
 )
-def test_calls_are_part_of_the_answer_as_json(sample, message, text):
-    assert set(sample([REQUEST], [message], [assistant("No.")]).answers) == {text, "No."}
+def test_calls_are_part_of_the_answer_as_json(write, message, text):
+    assert set(sample(write, [REQUEST], [message], [assistant("No.")]).answers) == {text, "No."}
 
 
-def test_an_answer_of_nothing_is_refused_and_results_of_tools_point_to_trajectories(sample):
+def test_an_answer_of_nothing_is_refused_and_results_of_tools_point_to_trajectories(write):
     with pytest.raises(InputError, match=r"chosen\[0\].content"):
-        sample([REQUEST], [assistant(None)], [assistant("No.")])
+        sample(write, [REQUEST], [assistant(None)], [assistant("No.")])
     with pytest.raises(InputError, match="--mode trajectory"):
-        sample([REQUEST, {"role": "tool", "content": "4"}], [assistant("Yes.")], [assistant("No.")])
+        sample(write, [REQUEST, {"role": "tool", "content": "4"}], [assistant("Yes.")], [assistant("No.")])
 
 
 @pytest.mark.parametrize("name", ["conversations", "messages"])
-def test_a_dialogue_with_one_chosen_and_one_rejected_message(sample, name):
+def test_a_dialogue_with_one_chosen_and_one_rejected_message(write, name):
     turns = [{"from": "human", "value": "Hi?"}, {"from": "gpt", "value": "Yes?"}, {"from": "human", "value": "Why?"}]
-    found = sample(None, {"from": "gpt", "value": "So."}, {"from": "gpt", "value": "Oh."}, **{name: turns})
+    found = sample(write, None, {"from": "gpt", "value": "So."}, {"from": "gpt", "value": "Oh."}, **{name: turns})
     assert (found.question, set(found.answers)) == ("User: Hi?\n\nAssistant: Yes?\n\nUser: Why?", {"So.", "Oh."})
 
 
@@ -329,15 +320,15 @@ def test_a_dialogue_with_one_chosen_and_one_rejected_message(sample, name):
         ({"type": "image"}, {"images": ["https://a.example/b.png"]}),
     ],
 )
-def test_images_of_the_question_are_the_samples(sample, part, more):
+def test_images_of_the_question_are_the_samples(write, part, more):
     asked = {"role": "user", "content": [part, {"type": "text", "text": "What is it?"}]}
-    found = sample([asked], [assistant("A fox.")], [assistant("A cat.")], **more)
+    found = sample(write, [asked], [assistant("A fox.")], [assistant("A cat.")], **more)
     assert (found.question, found.images) == ("What is it?", ("https://a.example/b.png",))
 
 
-def test_images_that_cannot_be_shown_are_refused(sample):
+def test_images_that_cannot_be_shown_are_refused(write):
     with pytest.raises(InputError, match=r"prompt\[0\]"):
-        sample([{"role": "user", "content": [{"type": "image"}]}], [assistant("A fox.")], [assistant("A cat.")])
+        sample(write, [{"role": "user", "content": [{"type": "image"}]}], [assistant("A fox.")], [assistant("A cat.")])
     picture = {"type": "image_url", "image_url": "https://a.example/b.png"}
     with pytest.raises(InputError, match="answers with images"):
-        sample([REQUEST], [assistant([picture])], [assistant("No.")])
+        sample(write, [REQUEST], [assistant([picture])], [assistant("No.")])

@@ -38,33 +38,28 @@ ASKED = [
 QUOREF = {"data": [{"title": "A tale", "paragraphs": [{"context": "Ann and Bob met.", "qas": ASKED}]}]}
 
 
-@pytest.fixture
-def written(tmp_path):
+def written(tmp_path, value, indent=None):
     """Writes one JSON value to a file."""
-
-    def write_value(value, indent=None):
-        (tmp_path / "set.json").write_text(json.dumps(value, indent=indent), encoding="utf-8")
-        return str(tmp_path / "set.json")
-
-    return write_value
+    (tmp_path / "set.json").write_text(json.dumps(value, indent=indent), encoding="utf-8")
+    return str(tmp_path / "set.json")
 
 
-def test_hotpots_paragraphs_become_one_context(written):
-    [sample] = read_qa(written([HOTPOT]))
+def test_hotpots_paragraphs_become_one_context(tmp_path):
+    [sample] = read_qa(written(tmp_path, [HOTPOT]))
     assert (sample.id, sample.question, sample.reference, sample.answers) == ("h1", HOTPOT["question"], "Lyon", ())
     context = "Festival: It is held yearly. Lyon hosts it.\n\nLyon: A city."
     assert sample.metadata == {"data_set": "hotpotqa", "answer_type": "place", "context": context}
 
 
-def test_two_wiki_is_known_by_its_evidences_and_columns_are_read_too(written):
+def test_two_wiki_is_known_by_its_evidences_and_columns_are_read_too(tmp_path):
     columns = HOTPOT | {"context": {"title": ["Lyon"], "sentences": [["A city."]]}, "evidences": []}
-    [sample] = read_qa(written([columns]))
+    [sample] = read_qa(written(tmp_path, [columns]))
     assert (sample.metadata["data_set"], sample.metadata["context"]) == ("2wiki", "Lyon: A city.")
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_drops_passages_are_flattened(written, indent):
-    points, teams, day = read_qa(written(DROP, indent))
+def test_drops_passages_are_flattened(tmp_path, indent):
+    points, teams, day = read_qa(written(tmp_path, DROP, indent))
     metadata = {"answer_type": "number", "context": "The Bears won 20-13.", "references": ["20", "20 points"]}
     assert points.metadata == metadata | {"data_set": "drop"}
     assert golds_of(points) == [("20",), ("20 points",)]
@@ -72,8 +67,8 @@ def test_drops_passages_are_flattened(written, indent):
     assert (day.id, day.reference, day.metadata["answer_type"]) == ("d3", "May 1990", "date")
 
 
-def test_quorefs_answers_are_the_spans_of_one(written):
-    both, first = read_qa(written(QUOREF))
+def test_quorefs_answers_are_the_spans_of_one(tmp_path):
+    both, first = read_qa(written(tmp_path, QUOREF))
     assert (both.metadata["data_set"], both.metadata["context"]) == ("quoref", "Ann and Bob met.")
     assert golds_of(both) == [("Ann", "Bob")]
     assert golds_of(first) == [("Ann",)]
@@ -118,11 +113,11 @@ def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change
     assert rejects[0].message.startswith(f"{path}:2")
 
 
-def test_an_unknown_data_set_and_a_broken_nest_are_refused(written):
+def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="data set 'squad' not found"):
-        list(read_qa(written([HOTPOT]), "squad"))
+        list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
     with pytest.raises(InputError, match="is in neither Quoref's nor DROP's format"):
-        list(read_qa(written({"data": [{"paragraphs": [{}]}]})))
+        list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))
 
 
 def test_a_qa_set_is_not_mistaken_for_another_unless_its_rows_are_flat(imported):

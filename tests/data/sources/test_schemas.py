@@ -44,36 +44,33 @@ JUDGELM = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def entries(write):
+def entries(write, name, *rows):
     """Reads rows as a schema: the rows that it makes, and the reasons of its rejects."""
-
-    def read(name, *rows):
-        rejects = []
-        made = [entry.row for entry in SOURCES[name].entries([write(*rows)], rejects.append)]
-        return made, [reject.reason for reject in rejects]
-
-    return read
+    rejects = []
+    made = [entry.row for entry in SOURCES[name].entries([write(*rows)], rejects.append)]
+    return made, [reject.reason for reject in rejects]
 
 
-def test_helpsteer3_prefers_the_first_response_below_zero(entries):
+def test_helpsteer3_prefers_the_first_response_below_zero(write):
     others = [HELPSTEER3 | {"overall_preference": value, "context": str(value)} for value in (1, 0, 4)]
-    made, rejects = entries("helpsteer3", HELPSTEER3, *others)
+    made, rejects = entries(write, "helpsteer3", HELPSTEER3, *others)
     assert [row["winner"] for row in made] == [1, 2, "tie"]
     assert (made[0]["question"], made[0]["answer_1"], made[0]["category"]) == ("Sort it.", "sorted(x)", "code")
     assert made[0]["metadata"]["overall_preference"] == -2
     assert rejects == ['field "overall_preference": expected a number from -3 to 3, got 4']
 
 
-def test_prometheus_pairs_have_reference_reason_and_rubric(entries):
-    [row], _ = entries("preference_collection", PREFERENCE_COLLECTION)
+def test_prometheus_pairs_have_reference_reason_and_rubric(write):
+    [row], _ = entries(write, "preference_collection", PREFERENCE_COLLECTION)
     assert (row["winner"], row["reference"], row["reason"]) == (2, "4", "B is right.")
     assert row["metadata"] == {"rubric": "[Is it right?]", "orig_score_A": "1", "orig_score_B": "5"}
 
 
 @pytest.mark.parametrize("grade", ["6", "2.5", "good", None])
-def test_prometheus_answers_have_a_grade_and_the_rubrics_levels(entries, grade):
-    [row], rejects = entries("feedback_collection", FEEDBACK_COLLECTION, FEEDBACK_COLLECTION | {"orig_score": grade})
+def test_prometheus_answers_have_a_grade_and_the_rubrics_levels(write, grade):
+    [row], rejects = entries(
+        write, "feedback_collection", FEEDBACK_COLLECTION, FEEDBACK_COLLECTION | {"orig_score": grade}
+    )
     assert (row["answer"], row["scores"], row["reference"], len(rejects)) == ("about 4", [3], "4", 1)
     assert row["metadata"]["rubric"].splitlines()[:2] == ["[Is it right?]", "Score 1: level 1"]
 
@@ -84,8 +81,8 @@ SHARED_RANK = [{"answer": text, "model": "m", "rank": rank} for text, rank in ((
 @pytest.mark.parametrize(
     "answers", [[], "7", [1, 2], [{"answer": "7"}, {"answer": "8"}], [{"rank": 1}, {"rank": 2}], SHARED_RANK]
 )
-def test_nectar_is_its_best_against_its_worst_answer(entries, answers):
-    [row], rejects = entries("nectar", NECTAR, NECTAR | {"answers": answers})
+def test_nectar_is_its_best_against_its_worst_answer(write, answers):
+    [row], rejects = entries(write, "nectar", NECTAR, NECTAR | {"answers": answers})
     winner = row["winner"]
     assert (row["question"], {row["answer_1"], row["answer_2"]}) == ("Name a prime.", {"7", "8"})
     assert (row[f"answer_{winner}"], row["answer_models"][winner - 1], len(rejects)) == ("7", "m7", 1)
@@ -118,16 +115,16 @@ def test_judgelms_validation_set_is_joined_by_question(write):
         ("judgelm", JUDGELM),
     ],
 )  # fmt: skip
-def test_the_builder_reads_what_a_schema_makes(entries, write, name, row):
-    made, _ = entries(name, row)
+def test_the_builder_reads_what_a_schema_makes(write, name, row):
+    made, _ = entries(write, name, row)
     [pair] = read_labelled(write(*made), source=name)
     assert str(pair.winner) == str(made[0].get("winner") or 2)
 
 
-def test_a_file_of_another_schema_is_refused_with_its_fields(entries):
+def test_a_file_of_another_schema_is_refused_with_its_fields(write):
     for name, lacks in (("helpsteer3", "context, response1.*"), ("arena", "conversation_a, conversation_b; ")):
         with pytest.raises(InputError, match=f"not a {name} row: missing {lacks}found the fields chosen, rejected"):
-            entries(name, HH)
+            entries(write, name, HH)
 
 
 PROMPT = """###Task Description:
