@@ -191,9 +191,11 @@ def test_each_answer_is_a_row_that_names_its_question(write):
     assert (made.truth, counts["rows with a right answer"]) == (truth, 1)
 
 
-def test_options_stay_with_the_row(write):
+def test_options_stay_with_the_row_and_a_reference_of_another_task_is_refused(write):
     [made], _ = judged(write, "choice", answer("2", "m", "The answer is (A)."))
     assert (made.row["metadata"]["options"], made.truth["truth"]) == (["x", "y"], False)
+    with pytest.raises(InputError, match="is not a valid answer for task number"):
+        judged(write, "number", answer("2", "m", "4"))
 
 
 def test_several_answers_of_a_model_have_ids_of_their_own(write):
@@ -215,11 +217,6 @@ def test_qa_rows_hold_the_answer_in_the_tags(write):
     )
     assert (made.row["answer"], made.truth) == ("four", None)
     assert counts["answers left out: none in tags"] == 1
-
-
-def test_a_reference_of_another_task_is_refused(write):
-    with pytest.raises(InputError, match="is not a valid answer for task number"):
-        judged(write, "number", answer("2", "m", "4"))
 
 
 def test_a_question_about_a_pair_has_a_letter_as_its_reference(write):

@@ -101,7 +101,7 @@ def test_no_pair_is_ever_changed(scores, reason):
     assert pair == same
 
 
-def test_a_dropped_reference_takes_its_judgment_along():
+def test_a_dropped_or_replaced_reference_removes_its_judgment():
     pair = pair_of(label_of((8.0, 6.0)), label_of((5.0, 9.0)))
     dropped = drop_reference(pair, 1.0, seed=0, epoch=0)
     assert (dropped.sample.reference, dropped.referenced, dropped.plain) == (None, None, pair.plain)
@@ -111,10 +111,6 @@ def test_a_dropped_reference_takes_its_judgment_along():
         plain, referenced = replace(pair, referenced=None), replace(pair, plain=None)
         assert drop_reference(plain, probability, seed=0, epoch=0).sample.reference is None
         assert drop_reference(referenced, probability, seed=0, epoch=0) == referenced
-
-
-def test_another_reference_leaves_the_judgment_made_with_the_old_one_behind():
-    pair = pair_of(label_of((8.0, 6.0)), label_of((5.0, 9.0)))
     other = replace_reference(pair, "another")
     assert (other.sample.reference, other.referenced, other.plain) == ("another", None, pair.plain)
     assert replace_reference(pair, "r") is pair

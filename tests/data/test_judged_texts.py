@@ -25,7 +25,6 @@ def exchanged(sample):
 
 
 def judged(*samples):
-    """A run over these samples."""
     common = {"mode": "pair", "verdict": PairVerdict(winner=1), "shown": ()}
     return {each.id: Judgment(sample_id=each.id, hashes=text_hashes(each), **common) for each in samples}
 

@@ -51,11 +51,7 @@ def test_scores_of_several_rows_are_means_that_never_contradict_the_majority(lab
     # two of three for the second, yet the mean of the first is higher: (9 + 4 + 4) / 3 against (1 + 5 + 5) / 3
     label = scored([9, 1], [4, 5], [4, 5])
     assert (label.winner, label.scores) == (2, None)
-
-
-def test_several_grades_of_one_answer_are_their_mean(labelled):
-    rows = [{"id": "q1", "question": "q", "answer": "a", "score": score} for score in (4, 7)]
-    found = labelled(*rows)[0]
+    found = labelled(*({"id": "q1", "question": "q", "answer": "a", "score": score} for score in (4, 7)))[0]
     assert (found.labels["q1"].scores, found.labels["q1"].winner, found.split) == ((5.5,), None, {})
 
 
@@ -179,7 +175,6 @@ PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
 
 
 def named(write, *rows):
-    """Writes rows with an id for each."""
     return write(*({"id": f"r{number}"} | row for number, row in enumerate(rows)))
 
 

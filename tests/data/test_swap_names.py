@@ -55,6 +55,9 @@ def why(text, answers=ANSWERS):
         ("Final verdict: [[A]] or [[B>A]], not [[C]]", "Final verdict: [[B]] or [[A>B]], not [[C]]"),
         ("answer 1, answer 2, like the first of the replies", "answer 2, answer 1, like the second of the replies"),
         ("Assistant 1 beats the other.", "Assistant 2 beats the other."),
+        # the latter is Assistant 2, and is Assistant 1 (still named last) after the exchange
+        ("Assistants 1 and 2 differ. The latter is better.", "Assistants 2 and 1 differ. The latter is better."),
+        ("Assistant 1 and Assistant 2: the latter is good.", "Assistant 2 and Assistant 1: the latter is good."),
         ("Assistant 1 has more than 2 steps, not 2 tips.", "Assistant 2 has more than 2 steps, not 2 tips."),
         ("The first and second answers receive 8 and 6.", "The second and first answers receive 8 and 6."),
         ("Well. Assistants 1 and 2 receive 8 and 6.", "Well. Assistants 2 and 1 receive 8 and 6."),
@@ -173,23 +176,13 @@ def test_the_words_around_decide_whether_a_word_is_a_name(text, expected):
     assert why(text, answers=("Yes.", "No.")) == expected
 
 
-def test_former_and_latter_go_with_the_names_before_them():
-    # The latter is Assistant 2, and is Assistant 1 (still the one named last) after the exchange.
-    text = "Assistant 1 and Assistant 2 differ. The latter is better."
-    assert exchanged(text) == "Assistant 2 and Assistant 1 differ. The latter is better."
+QUOTATIONS = [
+    '"The first step is easy"', "“the first STEP is easy,”", "'step 1 is the first answer'", "`Model A costs less`",
+    "```\nstep 1 is the first answer\n```", "\n> The first step\n> is easy\n",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "quote",
-    [
-        '"The first step is easy"',
-        "“the first STEP is easy,”",
-        "'step 1 is the first answer'",
-        "`Model A costs less`",
-        "```\nstep 1 is the first answer\n```",
-        "\n> The first step\n> is easy\n",
-    ],
-)
+@pytest.mark.parametrize("quote", QUOTATIONS)
 def test_quotations_of_an_answer_stay(quote):
     assert exchanged(f"Assistant 1 says {quote} at last.") == f"Assistant 2 says {quote} at last."
 

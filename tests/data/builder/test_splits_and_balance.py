@@ -30,15 +30,12 @@ def numbered(count):
     return [f"question {number}" for number in range(count)]
 
 
-def test_numbers_of_questions_are_met_exactly_and_test_leaves_validation_as_it_is():
+def test_numbers_of_questions_are_exact_shares_approximate_and_test_leaves_validation_unchanged():
     groups = grouped(numbered(100))
     split = split_questions(groups, seed=0, validation=20, test=10)
     sides = [split.side(question) for question in numbered(100)]
     assert (sides.count("test"), sides.count("validation")) == (10, 20)
     assert split.validation == split_questions(groups, seed=0, validation=20).validation
-
-
-def test_a_fraction_is_met_nearly():
     # 2,000 questions at 0.2: 400, standard deviation sqrt(2000 * 0.2 * 0.8) = 17.9; four of them are 72
     split = split_questions(grouped(numbered(2000)), seed=0, validation=0.2)
     assert 328 <= len(split.validation) <= 472
@@ -210,13 +207,10 @@ def left(pairs, by, strata=(25, 75)):
     return [pair for index, pair in enumerate(pairs) if index not in out]
 
 
-def test_in_each_group_either_model_wins_as_often():
+def test_in_each_group_both_models_win_equally_often_in_either_order_of_the_models():
     # model a is longer: wins 3, loses 1, so 1 and 1 stay; b is longer: only b wins, none stays
     pairs = [facts(i) for i in range(3)] + [facts(3, winner=2)] + [facts(i, winner=2, longer=-10) for i in (4, 5)]
     assert sorted(pair.winner for pair in left(pairs, BOTH)) == [1, 2]
-
-
-def test_the_order_of_the_models_does_not_matter():
     # in both pairs model a is longer; it wins one and loses the other
     pairs = [facts(0, winner=1, longer=10), facts(1, winner=1, longer=-10, models=("b", "a"))]
     assert left(pairs, BOTH) == pairs

@@ -1,3 +1,5 @@
+"""Rows of JSON lines, JSON lists and tables, whose columns may be below a title, renamed or assigned by the user."""
+
 import csv
 import gzip
 import io
@@ -9,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.data.labelled_set import read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.json_lists import read_list, read_wrapped
 from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.samples import Reading, SampleStream
 from judgelm.errors import InputError
 
 
@@ -211,12 +215,9 @@ def test_an_unclosed_quote_is_an_error_after_the_rows_before_it(tmp_path, lines,
     assert len(data(rows)) == len(rows) == good
 
 
-def test_a_row_of_several_lines_with_too_many_cells_is_one_reject(tmp_path):
+def test_rows_of_several_lines_and_line_ends_of_old_macs(tmp_path):
     rows = list(read_rows(write(tmp_path, "a.csv", 'id,q\n0,"some, words\nand more",z\n1,b\n')))
     assert [(type(row), row.line) for row in rows] == [(Reject, 2), (Row, 4)]
-
-
-def test_a_table_with_the_line_ends_of_old_macs_is_read(tmp_path):
     rows = list(read_rows(write(tmp_path, "a.csv", 'id,q\r1,"a\rb"\r2,c\r')))
     assert data(rows) == [{"id": "1", "q": "a\rb"}, {"id": "2", "q": "c"}]
 
@@ -266,3 +267,83 @@ def test_a_missing_file_suggests_close_names_before_it_is_read(tmp_path):
 def test_reading_text_does_not_import_pyarrow():
     code = "import sys, judgelm.data.samples; sys.exit(any(m in sys.modules for m in ('pyarrow', 'torch', 'pandas')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def table(tmp_path, text, **columns):
+    return list(read_rows(write(tmp_path, "a.csv", text), columns=columns))
+
+
+PAIR = {"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Our pairs,,,\n,,,\nid,question,answer_1,answer_2\n1,q,a,b\n", 4),
+        ("Our pairs\n\nid;question;answer_1;answer_2\n1;q;a;b\n", 4),
+        ("sep=;\nWinner\nid;question;answer_1;answer_2\n1;q;a;b\n", 4),
+        ('"Our ""pairs"",\nid, question",,,\nid,question,answer_1,answer_2\n1,q,a,b\n', 4),
+        ("id,question,answer_1,answer_2\n,,,\n1,q,a,b\n", 3),
+    ],
+)
+def test_the_line_with_known_columns_is_the_header(tmp_path, text, line):
+    [row] = table(tmp_path, text)
+    assert (row.line, row.data) == (line, PAIR)
+
+
+def test_text_that_names_columns_is_not_a_header(tmp_path):
+    rows = table(tmp_path, 'question\n"Which are they: id, question?"\n"question,\nid, question, answer"\n')
+    texts = ["Which are they: id, question?", "question,\nid, question, answer"]
+    assert [row.data["question"] for row in rows] == texts
+
+
+def test_an_unknown_title_and_a_repeated_header_are_rejects(tmp_path):
+    [first, _] = table(tmp_path, "Paare\nFrage,Links\nq,a\n")
+    assert 'if "Paare" is a title, delete the lines above' in first.reason
+    _, again, last = table(tmp_path, "id,question\n1,q\nid,question\n2,r\n")
+    assert (isinstance(again, Reject), last.data["id"]) == (True, "2")
+
+
+def test_assigned_columns_and_the_three_lines_of_qualtrics_are_headers(tmp_path):
+    [row] = table(tmp_path, "Paare\nFrage,Links,Rechts\nq,a,b\n", question="Frage", answer_1="Links")
+    assert row.data == {"question": "q", "answer_1": "a", "Rechts": "b"}
+    ids = ",".join(['"{""ImportId"":""QID1""}"'] * 3)
+    [row] = table(tmp_path, f"ResponseId,question,answer_1\nResponse ID,The question,First\n{ids}\nR_1,q,a\n")
+    assert row.data == {"ResponseId": "R_1", "question": "q", "answer_1": "a"}
+
+
+def test_names_match_without_case_and_blanks(tmp_path):
+    path = write(tmp_path, "a.csv", "ID, Question ,Answer_1,ANSWER_2,Answer_3,Winner,Topic\n7,q,a,b,c,,x\n")
+    [sample] = SampleStream([path])
+    assert (sample.id, sample.question, sample.answers) == ("7", "q", ("a", "b", "c"))
+    assert sample.metadata == {"Topic": "x"}
+    path = write(tmp_path, "a.jsonl", '{"Id": 1, "Winner": "B"}')
+    assert read_labels(path).labels["1"].winner == 2
+
+
+def test_the_exact_name_wins_and_two_others_are_refused(tmp_path):
+    good, bad = read_rows(write(tmp_path, "a.jsonl", '{"a": 1, "A": 2}\n{"A": 1, "a ": 2}\n'), known=("a",))
+    assert good.data == {"a": 1, "A": 2}
+    assert bad.reason == 'columns "A" and "a " all match the field "a"; rename all but one'
+
+
+@pytest.mark.parametrize("wanted", ["prompt", "PROMPT", " Prompt"])
+def test_an_assigned_column_takes_the_fields_place(tmp_path, wanted):
+    path = write(tmp_path, "a.csv", "Prompt,question,answer_1,answer_2\np,q,a,b\n")
+    columns = {"question": wanted, "answer_1": "answer_2", "answer_2": "answer_1"}
+    [sample] = SampleStream([path], reading=Reading(columns=columns))
+    assert (sample.question, sample.answers, sample.metadata) == ("p", ("b", "a"), {})
+
+
+@pytest.mark.parametrize(
+    ("columns", "finding"),
+    [
+        ({"question": "task"}, '"task", assigned to field "question": not found; the columns are prompt, Prompt'),
+        ({"question": "PROMPT"}, "matches several columns: prompt, Prompt"),
+        ({"question": "answer_1", "reference": "answer_1"}, 'assigned to both "question" and "reference"'),
+    ],
+)
+def test_invalid_assignments_are_refused(tmp_path, columns, finding):
+    path = write(tmp_path, "a.csv", "prompt,Prompt,answer_1,answer_2\np,q,a,b\n")
+    with pytest.raises(InputError, match=finding):
+        list(SampleStream([path], reading=Reading(columns=columns), on_reject=lambda reject: None))

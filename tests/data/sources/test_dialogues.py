@@ -37,7 +37,7 @@ def test_one_assistants_dialogue():
     assert dialogue(turns=turns).id == dialogue(turns=turns).id != dialogue(turns=turns[1:]).id
 
 
-def test_two_sides_become_turns():
+def test_two_sides_become_turns_and_a_system_message_precedes_the_question():
     row = {
         "conversation_a": conversation("q1", "a1", "q2", "a2"),
         "conversation_b": conversation("q1", "b1", "q2", "b2"),
@@ -46,9 +46,6 @@ def test_two_sides_become_turns():
     assert sample.metadata == {"turns": [{key: turn[key] for key in ("question", "answers")} for turn in TURNS]}
     first = dialogue(question_id=81, turn=1, **row)  # the vote was given after the first turn
     assert (first.question, first.answers) == ("q1", ("a1", "b1"))
-
-
-def test_a_system_message_goes_before_the_first_question():
     system = [{"role": "system", "content": "Be brief."}]
     sample = dialogue(conversation_a=system + conversation("q", "a"), conversation_b=system + conversation("q", "b"))
     assert sample.question == "Be brief.\n\nq"

@@ -170,20 +170,15 @@ def test_one_annotator_judges_a_pair_once_and_another_again(write, tmp_path):
     assert "already judged this pair" in result.rejects[0].reason
 
 
-def tables(folder, judgments):
-    folder.mkdir()
-    outputs = [{"instruction": 0, "generator": name, "text": text} for name, text in (("base", "a"), ("m", "b"))]
-    tables = {"instructions": [{"instruction": "q"}], "outputs": outputs, "judgments": judgments}
-    for name, rows in tables.items():
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / f"{name}.parquet")
-    return folder
-
-
 def test_a_folder_of_three_tables_gives_the_same_rows(write, tmp_path):
     _, rows = benchmark_files.imported("alpaca-eval", tmp_path, write(ANNOTATION | {"preference": 1.25}))
     judgment = ANNOTATION | {"instruction": 0, "output_1": 0, "output_2": 1, "preference": 1.25}
-    folder = tables(tmp_path / "tables", [judgment, judgment | {"output_2": 5}])
-    result, from_tables = benchmark_files.imported("alpaca-eval", tmp_path, folder)
+    outputs = [{"instruction": 0, "generator": name, "text": text} for name, text in (("base", "a"), ("m", "b"))]
+    tables = {"instructions": [{"instruction": "q"}], "outputs": outputs}
+    (tmp_path / "tables").mkdir()
+    for name, table in (tables | {"judgments": [judgment, judgment | {"output_2": 5}]}).items():
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), tmp_path / "tables" / f"{name}.parquet")
+    result, from_tables = benchmark_files.imported("alpaca-eval", tmp_path, tmp_path / "tables")
     assert from_tables == rows
     assert 'field "output_2": expected a row number below 2, got the number 5' in result.rejects[0].reason
     (tmp_path / "empty").mkdir()
@@ -211,7 +206,7 @@ SECOND = {
 }  # fmt: skip
 
 
-def test_rewardbench_rows_know_subset_and_section_which_are_in_the_protocol_file(imported, tmp_path):
+def test_rewardbench_rows_and_protocol_contain_subset_and_section_also_from_parquet(imported, tmp_path):
     _, [row] = imported("rewardbench", FIRST)
     winner = row["winner"]
     assert (row["id"], row["category"], row["metadata"]["section"]) == ("alpacaeval-easy-3", "alpacaeval-easy", "Chat")
@@ -219,11 +214,8 @@ def test_rewardbench_rows_know_subset_and_section_which_are_in_the_protocol_file
     protocol = json.loads((tmp_path / "out.protocol.json").read_text())
     assert protocol["details"]["sections"]["Safety"]["donotanswer"] == 136
     assert sum(len(subsets) for subsets in SECTIONS.values()) == 23
-
-
-def test_rewardbench_as_parquet(tmp_path):
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([FIRST, FIRST | {"id": 4}]), tmp_path / "in.parquet")
-    assert import_benchmark("rewardbench", [str(tmp_path / "in.parquet")], tmp_path / "out.jsonl").rows == 2
+    assert import_benchmark("rewardbench", [str(tmp_path / "in.parquet")], tmp_path / "new.jsonl").rows == 2
 
 
 def test_rewardbench_and_its_second_version_are_not_mixed_up(imported):

@@ -10,21 +10,13 @@ from tests.support.benchmark_files import imported
 
 
 def mt_bench(tmp_path, *files):
-    """Imports files of MT-Bench: the result, and the rows by id."""
     done, rows = imported("mt-bench", tmp_path, *files)
     return done, {row["id"]: row for row in rows}
-
-
-def conversation(*texts):
-    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
 
 
 def vote(judge, winner, turn=1, first="alpaca", second="vicuna", **more):
     models = {"model_a": first, "model_b": second}
     return {"question_id": 81, "winner": winner, "judge": judge, "turn": turn} | models | more
-
-
-QUESTION = {"question_id": 81, "category": "writing", "turns": ["Write.", "Rewrite."]}
 
 
 def answers(model, *turns):
@@ -35,11 +27,15 @@ def answers(model, *turns):
 def files(write):
     """Files of the question and of two models' answers."""
     rows = {model: answers(model, f"{model[0]}1", f"{model[0]}2") for model in ("alpaca", "vicuna")}
-    return [write(QUESTION, name="question.jsonl"), *(write(row, name=f"{model}.jsonl") for model, row in rows.items())]
+    question = {"question_id": 81, "category": "writing", "turns": ["Write.", "Rewrite."]}
+    return [write(question, name="question.jsonl"), *(write(row, name=f"{model}.jsonl") for model, row in rows.items())]
 
 
 def test_votes_with_their_conversations_are_enough(tmp_path, write):
-    sides = {f"conversation_{side}": conversation("Write.", f"{side}1", "Rewrite.", f"{side}2") for side in "ab"}
+    sides = {}
+    for side in "ab":
+        turns = [("user", "Write."), ("assistant", f"{side}1"), ("user", "Rewrite."), ("assistant", f"{side}2")]
+        sides[f"conversation_{side}"] = [{"role": role, "content": text} for role, text in turns]
     votes = [vote("expert_0", "model_a", **sides), vote("expert_1", "tie (bothbad)", 2, **sides)]
     _, rows = mt_bench(tmp_path, write(*votes))
     first, second = rows["81:alpaca:vicuna:1"], rows["81:alpaca:vicuna:2"]
@@ -94,9 +90,6 @@ def test_the_real_questions_and_categories(shared_data, tmp_path, write):
     assert rows["101:a:b:1"]["reference"].startswith("If you have just overtaken")
 
 
-FAIR = [{"question_id": number, "text": f"q{number}", "category": "generic"} for number in (1, 2, 3)]
-
-
 def fair_files(write, tmp_path, labels="CHATGPT\nTIE\nVICUNA13B"):
     """Writes FairEval's files: questions, two models' answers and labels."""
     models = {"gpt35": "gpt-3.5-turbo:20230327", "vicuna": "vicuna-13b:20230322-clean-lang"}
@@ -104,7 +97,8 @@ def fair_files(write, tmp_path, labels="CHATGPT\nTIE\nVICUNA13B"):
     for name, model in models.items():
         rows = [{"question_id": number, "text": f"{name}{number}"} for number in (3, 2, 1)]
         write(*(row | {"answer_id": "x", "model_id": model} for row in rows), name=name)
-    return [write(*FAIR, name="question.jsonl"), *models, "human.txt"]
+    questions = [{"question_id": number, "text": f"q{number}", "category": "generic"} for number in (1, 2, 3)]
+    return [write(*questions, name="question.jsonl"), *models, "human.txt"]
 
 
 def test_faireval_joins_labels_by_line_and_answers_by_id_whichever_file_comes_first(tmp_path, write):

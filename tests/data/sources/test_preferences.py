@@ -190,22 +190,19 @@ def test_kaggle_rows_from_a_table(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "row",
+    ("row", "question", "better"),
     [
-        {"question": "q", "response_a": "a", "response_b": "b", "winner": "A"},
-        {"prompt": "q", "response_a": "a", "response_b": "b", "score_a": 7, "score_b": 2},
-        {"prompt": [user("q")], "response_a": "a", "response_b": "b", "winner": "model_a"},
-        {"prompt": ["q"], "response_a": ["a"], "response_b": ["b"], "winner": 1},
+        ({"question": "q", "response_a": "a", "response_b": "b", "winner": "A"}, "q", "a"),
+        ({"prompt": "q", "response_a": "a", "response_b": "b", "score_a": 7, "score_b": 2}, "q", "a"),
+        ({"prompt": [user("q")], "response_a": "a", "response_b": "b", "winner": "model_a"}, "q", "a"),
+        ({"prompt": ["q"], "response_a": ["a"], "response_b": ["b"], "winner": 1}, "q", "a"),
+        # a text in brackets is not a list of turns
+        ({"prompt": "[1, 2]", "response_a": '["a"]', "response_b": "b", "winner": 1}, "[1, 2]", '["a"]'),
     ],
 )
-def test_responses_of_other_shapes(labelled, row):
+def test_responses_of_other_shapes(labelled, row, question, better):
     sample, _, winning = pair(labelled, row)
-    assert (sample.question, sample.answers, winning) == ("q", ("a", "b"), "a")
-
-
-def test_a_text_in_brackets_is_not_a_list_of_turns(labelled):
-    sample, _, _ = pair(labelled, {"prompt": "[1, 2]", "response_a": '["a"]', "response_b": "b", "winner": 1})
-    assert (sample.question, sample.answers) == ("[1, 2]", ('["a"]', "b"))
+    assert (sample.question, sample.answers, winning) == (question, (better, "b"), better)
 
 
 @pytest.mark.parametrize(

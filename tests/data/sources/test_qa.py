@@ -39,19 +39,15 @@ QUOREF = {"data": [{"title": "A tale", "paragraphs": [{"context": "Ann and Bob m
 
 
 def written(tmp_path, value, indent=None):
-    """Writes one JSON value to a file."""
     (tmp_path / "set.json").write_text(json.dumps(value, indent=indent), encoding="utf-8")
     return str(tmp_path / "set.json")
 
 
-def test_hotpots_paragraphs_become_one_context(tmp_path):
+def test_paragraphs_become_one_context_and_evidences_mean_two_wiki(tmp_path):
     [sample] = read_qa(written(tmp_path, [HOTPOT]))
     assert (sample.id, sample.question, sample.reference, sample.answers) == ("h1", HOTPOT["question"], "Lyon", ())
     context = "Festival: It is held yearly. Lyon hosts it.\n\nLyon: A city."
     assert sample.metadata == {"data_set": "hotpotqa", "answer_type": "place", "context": context}
-
-
-def test_two_wiki_is_known_by_its_evidences_and_columns_are_read_too(tmp_path):
     columns = HOTPOT | {"context": {"title": ["Lyon"], "sentences": [["A city."]]}, "evidences": []}
     [sample] = read_qa(written(tmp_path, [columns]))
     assert (sample.metadata["data_set"], sample.metadata["context"]) == ("2wiki", "Lyon: A city.")
