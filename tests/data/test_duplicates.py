@@ -75,8 +75,8 @@ def test_a_row_or_its_swapped_copy_is_an_exact_duplicate_of_the_first():
 def test_the_similarity_is_the_share_of_bytes_that_agree_without_those_by_chance():
     words = " ".join(WORDS[:200])
     # 123 of 128 bytes agree: (123 / 128 - 1 / 256) / (1 - 1 / 256) = 245 / 255
-    found = seen(why(words, "no"), why(words.replace("word100 ", "x "), "no"))[1]
-    assert found == Duplicate(kind="near", of="1", similarity=pytest.approx(245 / 255))
+    duplicate = seen(why(words, "no"), why(words.replace("word100 ", "x "), "no"))[1]
+    assert duplicate == Duplicate(kind="near", of="1", similarity=pytest.approx(245 / 255))
 
 
 @pytest.mark.parametrize("order", [("far", "near"), ("near", "far")])
@@ -91,17 +91,17 @@ def test_the_nearest_row_is_named(order):
 def test_the_near_row_is_named_among_others():
     # 3-grams as sets: the same words in a circle have the same ones, wherever they begin
     circle = [why("a b c " * 4, "no"), why("b c a " * 4, "no"), why("no", "c a b " * 4)]
-    found = seen(("Who?", (text(3), "no")), circle[0], ("When?", (text(4), "no")), *circle[1:], threshold=0.99)
+    duplicates = seen(("Who?", (text(3), "no")), circle[0], ("When?", (text(4), "no")), *circle[1:], threshold=0.99)
     near = Duplicate(kind="near", of="2", similarity=1.0)
-    assert found == [None, None, None, near, near]
+    assert duplicates == [None, None, None, near, near]
 
 
-@pytest.mark.parametrize(("words", "found"), [(9, False), (10, True)])
-def test_ten_words_are_enough_to_be_near(words, found):
-    one, other = (" ".join((start * 4)[:words]) for start in ("abc", "bca"))  # the same 2-grams and 3-grams
-    assert (seen(why(one, "no"), why(other, "no"))[1] is not None) is found
-    groups = grouped([one, other])
-    assert (groups.group(one) == groups.group(other)) is found
+@pytest.mark.parametrize(("words", "near"), [(9, False), (10, True)])
+def test_ten_words_are_enough_to_be_near(words, near):
+    first, second = (" ".join((start * 4)[:words]) for start in ("abc", "bca"))  # the same 2-grams and 3-grams
+    assert (seen(why(first, "no"), why(second, "no"))[1] is not None) is near
+    groups = grouped([first, second])
+    assert (groups.group(first) == groups.group(second)) is near
 
 
 @pytest.mark.parametrize("similarity", [0.95, 0.97])
@@ -162,9 +162,9 @@ def test_a_template_filled_in_many_ways_is_one_group():
 def test_groups_do_not_depend_on_order_or_repetition(questions, seed, data):
     given_order = [*questions, *(with_replaced(text(seed, 40), place) for place in range(5))]
     shuffled = data.draw(st.permutations(given_order + given_order[:3]))
-    one, other = grouped(given_order), grouped(shuffled)
-    assert one.sizes() == other.sizes()
-    assert [one.group(question) for question in given_order] == [other.group(question) for question in given_order]
+    given_groups, shuffled_groups = grouped(given_order), grouped(shuffled)
+    assert given_groups.sizes() == shuffled_groups.sizes()
+    assert [*map(given_groups.group, given_order)] == [*map(shuffled_groups.group, given_order)]
 
 
 def test_a_question_that_was_not_added_has_no_group():
@@ -192,45 +192,45 @@ def overlap(train, write):
 
 
 def test_case_punctuation_and_blanks_do_not_hide_a_question(overlap):
-    found = overlap(pair(1, "what is  TWO plus two"), pair(2, "What is two plus three?"))
-    assert (found.rows, found.questions, found.question_overlaps["exact"], found.clean) == (2, 2, 1, False)
-    [example] = found.examples
+    overlaps = overlap(pair(1, "what is  TWO plus two"), pair(2, "What is two plus three?"))
+    assert (overlaps.rows, overlaps.questions, overlaps.question_overlaps["exact"], overlaps.clean) == (2, 2, 1, False)
+    [example] = overlaps.examples
     assert (example.part, example.kind, example.of, example.text) == ("question", "exact", "b", "what is  TWO plus two")
 
 
 def test_a_question_with_one_other_word_is_near(overlap):
     # 20 words, 19 pairs of words; one word replaced changes two: 17 of 21 in common, 0.81
-    found = overlap(pair(1, QUESTION.replace("friendly", "polite")))
-    assert found.question_overlaps == {"near": 1}
-    assert found.examples[0].similarity == pytest.approx(17 / 21, abs=0.15)
+    overlaps = overlap(pair(1, QUESTION.replace("friendly", "polite")))
+    assert overlaps.question_overlaps == {"near": 1}
+    assert overlaps.examples[0].similarity == pytest.approx(17 / 21, abs=0.15)
     assert overlap(pair(1, QUESTION.replace("friendly", "polite")), threshold=1, words=0).clean
 
 
 def test_a_long_passage_in_another_question_is_shared(overlap):
     passage = " ".join(QUESTION.split()[-13:])
-    found = overlap(pair(1, f"In one word, of which animal is this said: {passage}, and of whom else?"))
-    assert (found.question_overlaps, found.examples[0].of) == ({"passage": 1}, passage)
+    overlaps = overlap(pair(1, f"In one word, of which animal is this said: {passage}, and of whom else?"))
+    assert (overlaps.question_overlaps, overlaps.examples[0].of) == ({"passage": 1}, passage)
     shorter = " ".join(QUESTION.split()[-12:])
     assert overlap(pair(1, f"In one word, of which animal is this said: {shorter}, and of whom?")).clean
 
 
 def test_long_answers_are_compared_and_short_ones_passed_over(overlap):
-    found = overlap(pair(1, "New?", "Yes.", ANSWER.upper()), pair(2, "Newer?", ANSWER))
+    overlaps = overlap(pair(1, "New?", "Yes.", ANSWER.upper()), pair(2, "Newer?", ANSWER))
     # the two answers are one text
-    assert (found.answers, found.answer_overlaps, found.questions) == (1, {"exact": 1}, 2)
+    assert (overlaps.answers, overlaps.answer_overlaps, overlaps.questions) == (1, {"exact": 1}, 2)
 
 
 def test_equal_questions_count_once_and_their_rows_all(overlap):
-    found = overlap(*(pair(i, "What is two plus two?") for i in range(3)))
-    assert (found.questions, found.question_overlaps["exact"], found.rows_with_question) == (1, 1, 3)
+    overlaps = overlap(*(pair(i, "What is two plus two?") for i in range(3)))
+    assert (overlaps.questions, overlaps.question_overlaps["exact"], overlaps.rows_with_question) == (1, 1, 3)
 
 
 @pytest.mark.parametrize(
     "row", [{"question_id": 1, "turns": ["Hello?", QUESTION]}, {"question_id": 1, "text": QUESTION}]
 )
 def test_files_of_questions_alone_are_compared_too(overlap, row):
-    found = overlap(row, {"category": "no question"})
-    assert (found.question_overlaps["exact"], found.rejected) == (1, 1)
+    overlaps = overlap(row, {"category": "no question"})
+    assert (overlaps.question_overlaps["exact"], overlaps.rejected) == (1, 1)
 
 
 def test_a_file_without_questions_is_refused_and_never_clean(overlap):

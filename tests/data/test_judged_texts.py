@@ -78,10 +78,10 @@ def test_images_are_hashed_by_their_bytes(tmp_path):
 
 def test_a_label_of_the_exchanged_answers_is_turned_round():
     label = {"winner": 1, "scores": (9.0, 2.0), "votes": (1, 1, 2), "preference": 0.75, "reason": "Answer 1 is right."}
-    found, texts = match_labels(judged(PAIR), labelled(exchanged(PAIR), **label), name="l.jsonl")
+    result, texts = match_labels(judged(PAIR), labelled(exchanged(PAIR), **label), name="l.jsonl")
     turned = {"winner": 2, "scores": (2.0, 9.0), "votes": (2, 2, 1), "preference": 0.25, "reason": "Answer 2 is right."}
-    assert found.labels["1"] == Label(sample_id="1", **turned)
-    assert (found.samples, texts) == ({"1": PAIR}, TextComparison(turned=1))
+    assert result.labels["1"] == Label(sample_id="1", **turned)
+    assert (result.samples, texts) == ({"1": PAIR}, TextComparison(turned=1))
     assert [note.partition(" and ")[0] for note in texts.notes()] == [
         "1 of 1 rows have the answers in a different order"
     ]
@@ -96,9 +96,9 @@ def test_votes_without_a_majority_are_turned_too_and_a_label_of_the_same_texts_s
 
 def test_scores_of_three_answers_are_put_into_the_order_judged_unless_two_are_equal():
     def matched(first, second):
-        one, other = (Sample(id="1", question="q", answers=tuple(answers)) for answers in (first, second))
-        found, _ = match_labels(judged(one), labelled(other, winner=None, scores=(3.0, 1.0, 2.0)), name="l")
-        return found.labels["1"].scores
+        shown, named = (Sample(id="1", question="q", answers=tuple(answers)) for answers in (first, second))
+        result, _ = match_labels(judged(shown), labelled(named, winner=None, scores=(3.0, 1.0, 2.0)), name="l")
+        return result.labels["1"].scores
 
     assert matched("abc", "cab") == (1.0, 2.0, 3.0)
     with pytest.raises(InputError, match="the order of the answers differs"):
@@ -135,8 +135,8 @@ def test_rows_without_texts_and_runs_without_hashes_are_counted():
     run["2"] = replace(run["2"], hashes=None)
     second = replace(exchanged(PAIR), id="2")
     labels = {"1": Label(sample_id="1", winner=1), "2": Label(sample_id="2", winner=1)}
-    found, texts = match_labels(run, LabelledSet(samples={"2": second}, labels=labels, groups={}), name="l")
-    assert (found.labels, texts) == (labels, TextComparison(not_compared=2))
+    result, texts = match_labels(run, LabelledSet(samples={"2": second}, labels=labels, groups={}), name="l")
+    assert (result.labels, texts) == (labels, TextComparison(not_compared=2))
     [note] = texts.notes()
     assert note.startswith("2 of 2 judgments were joined by id alone")
 
@@ -153,8 +153,8 @@ def test_runs_of_other_texts_under_one_id_are_refused(other):
 def test_runs_that_cannot_be_compared_pass():
     old = {"1": replace(judged(PAIR)["1"], hashes=None)}
     check_same_texts({"a": old, "b": judged(PAIR), "c": judged(PAIR, replace(PAIR, id="2", question="p"))})
-    found, texts = match_labels_of_runs({"a": old, "b": judged(PAIR)}, labelled(exchanged(PAIR), winner=1), name="l")
-    assert (found.labels["1"].winner, texts.turned) == (2, 1)
+    result, texts = match_labels_of_runs({"a": old, "b": judged(PAIR)}, labelled(exchanged(PAIR), winner=1), name="l")
+    assert (result.labels["1"].winner, texts.turned) == (2, 1)
 
 
 def test_a_run_of_reversed_pairs_must_be_one():

@@ -23,24 +23,24 @@ def annotation(first, second, preference, **fields):
 
 def test_the_majority_is_the_label_in_every_order_of_the_rows(labelled):
     for rows in permutations([vote(1), vote(2), vote(2), vote("tie", "q2")]):
-        found = labelled(*rows)[0]
-        assert {key: label.winner for key, label in found.labels.items()} == {"q1": 2, "q2": "tie"}
-        assert (sorted(found.labels["q1"].votes), found.voted, found.split, found.rejected) == ([1, 2, 2], 1, {}, 0)
+        result = labelled(*rows)[0]
+        assert {key: label.winner for key, label in result.labels.items()} == {"q1": 2, "q2": "tie"}
+        assert (sorted(result.labels["q1"].votes), result.voted, result.split, result.rejected) == ([1, 2, 2], 1, {}, 0)
 
 
 def test_votes_without_a_majority_are_neither_a_label_nor_a_tie(labelled):
-    found = labelled(vote(1), vote(2), vote(1, "q2"), vote(1, "q2"), vote(2, "q2"), vote("tie", "q2"))[0]
-    assert found.labels == {}
-    split = {key: sorted(votes, key=str) for key, votes in found.split.items()}
+    result = labelled(vote(1), vote(2), vote(1, "q2"), vote(1, "q2"), vote(2, "q2"), vote("tie", "q2"))[0]
+    assert result.labels == {}
+    split = {key: sorted(votes, key=str) for key, votes in result.split.items()}
     assert split == {"q1": [1, 2], "q2": [1, 1, 2, "tie"]}
-    [note] = found.notes()
+    [note] = result.notes()
     assert note.startswith("2 ids have labels in several rows;")
     assert "2 with no majority" in note
 
 
 def test_rows_without_a_label_are_not_votes(labelled):
-    found = labelled(vote(None), vote(1), vote(None))[0]
-    assert (found.labels["q1"].winner, found.unlabelled, found.voted) == (1, 2, 0)
+    result = labelled(vote(None), vote(1), vote(None))[0]
+    assert (result.labels["q1"].winner, result.unlabelled, result.voted) == (1, 2, 0)
 
 
 def test_scores_of_several_rows_are_means_that_never_contradict_the_majority(labelled):
@@ -51,18 +51,18 @@ def test_scores_of_several_rows_are_means_that_never_contradict_the_majority(lab
     # two of three for the second, yet the mean of the first is higher: (9 + 4 + 4) / 3 against (1 + 5 + 5) / 3
     label = scored([9, 1], [4, 5], [4, 5])
     assert (label.winner, label.scores) == (2, None)
-    found = labelled(*({"id": "q1", "question": "q", "answer": "a", "score": score} for score in (4, 7)))[0]
-    assert (found.labels["q1"].scores, found.labels["q1"].winner, found.split) == ((5.5,), None, {})
+    result = labelled(*({"id": "q1", "question": "q", "answer": "a", "score": score} for score in (4, 7)))[0]
+    assert (result.labels["q1"].scores, result.labels["q1"].winner, result.split) == ((5.5,), None, {})
 
 
 def test_one_pair_of_alpaca_eval_is_named_alike_in_both_orders_of_its_outputs(labelled):
     rows = [annotation("9", "7", 2.0), annotation("7", "9", 1.0), annotation("9", "7", 1.0), annotation("9", "8", 1.0)]
     for order in permutations(rows):
-        found = labelled(*order)[0]
-        [pair, other] = sorted(found.labels, key=lambda key: -len(found.labels[key].votes))
-        right = found.samples[pair].answers.index("7") + 1
-        assert (found.labels[pair].winner, len(found.labels[pair].votes)) == (right, 3)
-        assert found.labels[other].votes == ()
+        result = labelled(*order)[0]
+        [pair, other] = sorted(result.labels, key=lambda key: -len(result.labels[key].votes))
+        right = result.samples[pair].answers.index("7") + 1
+        assert (result.labels[pair].winner, len(result.labels[pair].votes)) == (right, 3)
+        assert result.labels[other].votes == ()
 
 
 def test_further_votes_on_a_pair_are_judged_once_and_counted(write):
@@ -91,9 +91,9 @@ def test_rows_of_one_id_with_other_texts_are_refused(write, change, part):
 def test_exchanged_rows_of_one_id_vote_for_the_same_answer(labelled):
     row = {"id": "q1", "question": "q", "answer_1": "good", "answer_2": "bad", "winner": 1}
     turned = row | {"answer_1": "bad", "answer_2": "good", "winner": 2}
-    found = labelled(row, turned, turned)[0]
-    assert (found.labels["q1"].winner, found.labels["q1"].votes) == (1, (1, 1, 1))
-    assert found.samples["q1"].answers == ("good", "bad")
+    result = labelled(row, turned, turned)[0]
+    assert (result.labels["q1"].winner, result.labels["q1"].votes) == (1, (1, 1, 1))
+    assert result.samples["q1"].answers == ("good", "bad")
 
 
 def test_a_file_of_samples_needs_no_label(write):
@@ -147,8 +147,8 @@ def test_a_review_with_reference(labelled):
 
 
 def test_a_review_that_contradicts_the_winner_is_a_reject(labelled):
-    found, [message] = labelled(*numbered({"winner": 1}, {"winner": 1, "text": "3 8\nWrens fly."}))
-    assert [*found.labels] == ["0"]
+    result, [message] = labelled(*numbered({"winner": 1}, {"winner": 1, "text": "3 8\nWrens fly."}))
+    assert [*result.labels] == ["0"]
     assert '"text"' in message
 
 
@@ -237,8 +237,8 @@ def test_published_spellings(write, value, expected):
 
 @pytest.mark.parametrize("value", [None, "", "  ", float("nan")])
 def test_a_missing_value_is_not_a_label(write, value):
-    found = read_labels(named(write, {"winner": value}, {"winner": 1}))
-    assert (list(found.labels), found.unlabelled, found.rejected) == (["r1"], 1, 0)
+    result = read_labels(named(write, {"winner": value}, {"winner": 1}))
+    assert (list(result.labels), result.unlabelled, result.rejected) == (["r1"], 1, 0)
 
 
 @pytest.mark.parametrize("value", ["upper", "C", True, "1 or 2"])
@@ -320,13 +320,13 @@ def test_a_file_is_read_by_one_code_or_refused_in_any_order_of_its_rows(tmp_path
     def read(rows):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         try:
-            found = read_labels(str(path), on_reject=lambda reject: None, reading=Reading(label_code=code))
+            result = read_labels(str(path), on_reject=lambda reject: None, reading=Reading(label_code=code))
         except (InputError, LabelCodeError):
             return "refused"
-        named = {name: found.samples[name].answers if name in found.samples else () for name in found.labels}
-        winners = {name: label.winner for name, label in found.labels.items()}
+        named = {name: result.samples[name].answers if name in result.samples else () for name in result.labels}
+        winners = {name: label.winner for name, label in result.labels.items()}
         return {name: named[name][winner - 1] if named[name] and winner in (1, 2) else winner
-                for name, winner in winners.items()} | {"split": sorted(found.split)}  # fmt: skip
+                for name, winner in winners.items()} | {"split": sorted(result.split)}  # fmt: skip
 
     assert read(rows) == read(rows[::-1])
 

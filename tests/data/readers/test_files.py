@@ -101,15 +101,15 @@ def test_a_bad_line_is_a_reject_and_the_others_are_read(tmp_path, line, reason, 
     path = write(tmp_path, "a.jsonl", b'{"a": 0}\n' + line + b'\n{"a": 2}\n')
     rows = list(read_rows(path))
     assert data(rows) == [{"a": 0}, {"a": 2}]
-    [(number, found, kept)] = rejects(rows)
+    [(number, message, kept)] = rejects(rows)
     assert (number, kept) == (2, raw)
-    assert reason in found
-    assert "it may be incomplete" not in found
+    assert reason in message
+    assert "it may be incomplete" not in message
 
 
 def test_the_reject_of_an_incomplete_last_line_says_so(tmp_path):
-    [(_, found, _)] = rejects(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
-    assert "it may be incomplete" in found
+    [(_, message, _)] = rejects(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
+    assert "it may be incomplete" in message
 
 
 @pytest.mark.parametrize(("length", "whole"), [(900_000, True), (1_100_000, False)])
@@ -193,9 +193,9 @@ def test_tables_have_lines_quotes_and_big_cells(tmp_path, name, separator):
 def test_a_bad_table_row_is_a_reject(tmp_path, line, reason, raw):
     rows = list(read_rows(write(tmp_path, "a.csv", b"id,q\n0,a\n" + line + b"\n\n2,b\n")))
     assert data(rows) == [{"id": "0", "q": "a"}, {"id": "2", "q": "b"}]
-    [(number, found, kept)] = rejects(rows)
+    [(number, message, kept)] = rejects(rows)
     assert (number, kept) == (3, raw)
-    assert reason in found
+    assert reason in message
 
 
 @pytest.mark.parametrize(

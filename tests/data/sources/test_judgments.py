@@ -60,17 +60,17 @@ def judgebench(decisions, **inner):
     ],
 )
 def test_judgebench_decisions_name_places(write, decisions, winner, consistent):
-    _, [found] = published(write, judgebench(decisions))
-    assert (found.judge, found.judgment.winner, found.judgment.consistent) == ("arena_hard/m", winner, consistent)
+    _, [result] = published(write, judgebench(decisions))
+    assert (result.judge, result.judgment.winner, result.judgment.consistent) == ("arena_hard/m", winner, consistent)
 
 
 def test_judgebench_scores_of_reward_models_are_put_back(write):
     row = judgebench(["B>A", "A>B"])
     for judgment, scores in zip(row["judgments"], ([1.0, 2.0], [4.0, 1.0]), strict=True):
         judgment["judgment"]["scores"] = scores
-    _, [found] = published(write, row)
+    _, [result] = published(write, row)
     # as given (1, 2); swapped (4, 1) is (1, 4) in sample order; mean (1, 3)
-    assert (found.judgment.scores, found.judgment.winner) == ((1.0, 3.0), 2)
+    assert (result.judgment.scores, result.judgment.winner) == ((1.0, 3.0), 2)
 
 
 def test_judgebench_failures_stay_failures(write):
@@ -122,11 +122,11 @@ def test_fastchat_winners_name_models(write):
 
 
 def test_fastchat_pairs_stand_in_the_order_of_the_models_names(write):
-    _, [found] = published(write, fastchat("model_1", "model_1", models=("b", "a")))
+    _, [result] = published(write, fastchat("model_1", "model_1", models=("b", "a")))
     # model b is the sample's second answer; game 1 showed it first
-    assert (found.judgment.sample_id, found.judgment.winner) == ("81:a:b:2", 2)
-    assert orders(found.judgment) == [((0, 1), "2"), ((1, 0), "1")]
-    assert [part.text for part in found.judgment.shown] == ["two", "one"]
+    assert (result.judgment.sample_id, result.judgment.winner) == ("81:a:b:2", 2)
+    assert orders(result.judgment) == [((0, 1), "2"), ((1, 0), "1")]
+    assert [part.text for part in result.judgment.shown] == ["two", "one"]
 
 
 def test_fastchat_grades(write):
@@ -143,10 +143,10 @@ def review(number, answers, score):
 
 def test_reviews_of_both_orders_are_joined_by_their_answers_and_unparsed_ones_are_failures(write):
     given = write(review(1, ("x", "y"), [8, 7]), name="a-vs-b.jsonl")
-    name, [found] = read(given, write(review(2, ("y", "x"), [9, 6]), name="b-vs-a.jsonl"))
+    name, [result] = read(given, write(review(2, ("y", "x"), [9, 6]), name="b-vs-a.jsonl"))
     # as given (8, 7); swapped (9, 6) is (6, 9) in sample order; mean (7, 8)
-    assert (name, found.judgment.sample_id, found.judgment.scores) == ("reviews", "r1", (7.0, 8.0))
-    assert (found.judgment.winner, found.judgment.consistent) == (2, False)
+    assert (name, result.judgment.sample_id, result.judgment.scores) == ("reviews", "r1", (7.0, 8.0))
+    assert (result.judgment.winner, result.judgment.consistent) == (2, False)
     _, [unparsed] = published(write, review(1, ("x", "y"), [-1, -1]))
     assert unparsed.judgment.failure.code == "off_grammar"
 
@@ -154,8 +154,8 @@ def test_reviews_of_both_orders_are_joined_by_their_answers_and_unparsed_ones_ar
 def test_cherry_reviews_hold_both_orders(write):
     row = {"text": "q", "Answer1": "x", "Answer2": "y", "review": "9 8", "scores": "[9.0, 8.0]",
            "review_reverse": "7 8", "scores_reverse": "[7.0, 8.0]"}  # fmt: skip
-    name, [found] = published(write, row)
-    assert (name, found.judgment.scores, found.judgment.winner) == ("cherry", (8.5, 7.5), 1)
+    name, [result] = published(write, row)
+    assert (name, result.judgment.scores, result.judgment.winner) == ("cherry", (8.5, 7.5), 1)
 
 
 def test_mmlu_pro_predictions_are_verdicts_on_answers(write):
@@ -166,10 +166,10 @@ def test_mmlu_pro_predictions_are_verdicts_on_answers(write):
     assert name == "mmlu-pro"
     assert verdicts == {"l1": None, "l2": LabelVerdict(label="correct"), "stored_pred": LabelVerdict(label="incorrect")}
     assert {each.judgment.sample_id for each in judged} == {"mmlu-pro-7/m"}
-    _, [found] = published(
+    _, [result] = published(
         write, row | {"pred": "B", "model_outputs": "so B"}, name="model_outputs_gpt-4o_5shots.jsonl"
     )
-    assert (found.judgment.sample_id, found.judge) == ("mmlu-pro-7/gpt-4o", "pred")
+    assert (result.judgment.sample_id, result.judge) == ("mmlu-pro-7/gpt-4o", "pred")
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_file_without_any_label_is_an_error(labelled):
 )
 def test_rows_of_an_id_and_a_label_cannot_be_judged(labelled, fields, label):
     read, _ = labelled({"id": "1", **fields})
-    assert [(found.winner, found.scores, found.reason) for found in read.labels.values()] == [label]
+    assert [(each.winner, each.scores, each.reason) for each in read.labels.values()] == [label]
     assert read.samples == {}
     with pytest.raises(InputError, match=r"fields not recognised|rows have labels but no answers to judge"):
         SampleStream(["pairs.jsonl"])
@@ -354,8 +354,8 @@ def test_outputs_become_judgments_and_others_rejects(write):
     assert (good.sample_id, good.scores, good.verdict.winner, good.reason) == ("1", (8, 6), 1, "why")
     assert (bad.verdict, bad.failure.code, bad.shown[0].text) == (None, "off_grammar", "no idea")
     twice = 'pairs.jsonl:3: id "1" appears more than once in this file'
-    found = [re.split(";|: exp", message)[0] for message in messages]
-    assert found == [twice, "pairs.jsonl:4: no result", "pairs.jsonl:5: no id"]
+    reasons = [re.split(";|: exp", message)[0] for message in messages]
+    assert reasons == [twice, "pairs.jsonl:4: no result", "pairs.jsonl:5: no id"]
 
 
 @pytest.mark.parametrize(
@@ -378,6 +378,6 @@ def test_the_real_pandalm_baselines(shared_data, name, counts):
 def test_the_real_qlora_ratings_are_labels_without_answers_and_their_failures_no_labels(shared_data):
     files = sorted((shared_data / "qlora_ratings" / "relative-gpt-3.5").iterdir())
     sets = [read_labels(str(path)) for path in files]
-    assert [found.samples for found in sets] == [{}] * len(files)
-    assert sum(len(found.labels) + found.unlabelled for found in sets) == 14 * 80
-    assert sum(len(found.labels) for found in sets) > 1100
+    assert [each.samples for each in sets] == [{}] * len(files)
+    assert sum(len(each.labels) + each.unlabelled for each in sets) == 14 * 80
+    assert sum(len(each.labels) for each in sets) > 1100

@@ -23,8 +23,8 @@ def assistant(text):
 
 def pair(labelled, row):
     """Reads one row: its sample, its label and the text of the answer that wins."""
-    found, _ = labelled(row)
-    [sample], [label] = found.samples.values(), found.labels.values()
+    read, _ = labelled(row)
+    [sample], [label] = read.samples.values(), read.labels.values()
     return sample, label, None if label.winner == "tie" else sample.answers[label.winner - 1]
 
 
@@ -44,11 +44,11 @@ KAGGLE = RESPONSES | WINNERS
 
 
 def test_the_chosen_answer_stands_first_about_half_the_time_and_the_label_follows(labelled):
-    found, _ = labelled(*({"prompt": f"q{number}", "chosen": "good", "rejected": "bad"} for number in range(400)))
-    winners = [label.winner for label in found.labels.values()]
+    read, _ = labelled(*({"prompt": f"q{number}", "chosen": "good", "rejected": "bad"} for number in range(400)))
+    winners = [label.winner for label in read.labels.values()]
     # binomial with n 400, p 0.5: mean 200, deviation 10; the hash is fixed, so this cannot flicker
     assert 170 < winners.count(1) < 230
-    assert {found.samples[name].answers[label.winner - 1] for name, label in found.labels.items()} == {"good"}
+    assert {read.samples[name].answers[label.winner - 1] for name, label in read.labels.items()} == {"good"}
 
 
 def test_the_place_depends_on_the_texts_and_not_on_which_was_chosen(labelled):
@@ -127,8 +127,8 @@ def test_scores_and_models_follow_the_answers(labelled):
     ],
 )
 def test_a_bad_preference_is_a_reject(labelled, row, message):
-    [found] = labelled(PLAIN | {"prompt": "first"}, row)[1]
-    assert found.startswith(f"pairs.jsonl:2: {message}")
+    [reject] = labelled(PLAIN | {"prompt": "first"}, row)[1]
+    assert reject.startswith(f"pairs.jsonl:2: {message}")
 
 
 def test_arena_battles_keep_their_order(labelled):
@@ -174,8 +174,8 @@ def test_mt_bench_votes_on_the_first_turn_are_named_by_question_models_judge_and
     ],
 )
 def test_a_bad_battle_is_a_reject(labelled, fields, message):
-    [found] = labelled(ARENA, ARENA | {"question_id": "f" * 32} | fields)[1]
-    assert found.startswith(f"pairs.jsonl:2: {message}")
+    [reject] = labelled(ARENA, ARENA | {"question_id": "f" * 32} | fields)[1]
+    assert reject.startswith(f"pairs.jsonl:2: {message}")
 
 
 def test_kaggle_rows_from_a_table(tmp_path):
@@ -183,9 +183,9 @@ def test_kaggle_rows_from_a_table(tmp_path):
         table = csv.DictWriter(file, KAGGLE)
         table.writeheader()
         table.writerows([KAGGLE, KAGGLE | {"id": 2, "winner_model_a": 0, "winner_tie": 1}])
-    found = read_labels(str(tmp_path / "train.csv"))
-    assert [label.winner for label in found.labels.values()] == [1, "tie"]
-    sample = found.samples["30192"]
+    read = read_labels(str(tmp_path / "train.csv"))
+    assert [label.winner for label in read.labels.values()] == [1, "tie"]
+    sample = read.samples["30192"]
     assert (sample.question, sample.answers, sample.answer_models) == ("q", ("a", "b"), ("m", "n"))
 
 
@@ -221,8 +221,8 @@ def test_responses_of_other_shapes(labelled, row, question, better):
     ],
 )
 def test_a_bad_pair_of_responses_is_a_reject(labelled, fields, message):
-    [found] = labelled(KAGGLE, KAGGLE | {"id": 7} | fields)[1]
-    assert found.startswith(f"pairs.jsonl:2: {message}")
+    [reject] = labelled(KAGGLE, KAGGLE | {"id": 7} | fields)[1]
+    assert reject.startswith(f"pairs.jsonl:2: {message}")
 
 
 def test_rows_without_winner_are_samples_without_label(labelled):
@@ -250,23 +250,23 @@ def test_fastchat_games_that_disagree_are_ties_and_failed_ones_no_label(labelled
     base = {"model_1": "m", "model_2": "n", "judge": ["gpt-4", "pair-v2"], "turn": 1}
     games = [("model_1", "model_1"), ("model_2", "model_1"), ("error", "tie")]
     rows = [{"question_id": 80 + i, "g1_winner": first, "g2_winner": second} for i, (first, second) in enumerate(games)]
-    found, _ = labelled(*(base | row for row in rows))
-    assert {name: label.winner for name, label in found.labels.items()} == {"80:m:n:1": 1, "81:m:n:1": "tie"}
-    assert (found.unlabelled, found.samples) == (1, {})
+    read, _ = labelled(*(base | row for row in rows))
+    assert {name: label.winner for name, label in read.labels.items()} == {"80:m:n:1": 1, "81:m:n:1": "tie"}
+    assert (read.unlabelled, read.samples) == (1, {})
 
 
 def test_the_real_mmlu_pro_pairs_are_labels_by_question_and_models(shared_data):
-    found = read_labels(str(shared_data / "mmlu_pro" / "pairs.jsonl"))
-    assert (len(found.labels), found.rejected, found.unlabelled) == (1688, 0, 0)
-    assert found.labels["3273:Meta-Llama-3_1-8B-Instruct:Qwen1.5-7B-Chat"].winner == 1
+    read = read_labels(str(shared_data / "mmlu_pro" / "pairs.jsonl"))
+    assert (len(read.labels), read.rejected, read.unlabelled) == (1688, 0, 0)
+    assert read.labels["3273:Meta-Llama-3_1-8B-Instruct:Qwen1.5-7B-Chat"].winner == 1
 
 
 def test_the_real_mt_bench_games_of_a_repeated_pair_are_votes(shared_data):
-    found = read_labels(str(shared_data / "mt_bench" / "skycamp_gpt-4_pair.jsonl"))
+    read = read_labels(str(shared_data / "mt_bench" / "skycamp_gpt-4_pair.jsonl"))
     # each of the five pairs was judged twice: question 5 a tie both times, the others with two outcomes
-    assert {name: label.winner for name, label in found.labels.items()} == {"5:gpt-3.5-turbo:gpt-4:1": "tie"}
-    assert found.split["4:gpt-3.5-turbo:gpt-4:1"] == (2, 1)
-    assert (found.voted, len(found.split), found.rejected) == (5, 4, 0)
+    assert {name: label.winner for name, label in read.labels.items()} == {"5:gpt-3.5-turbo:gpt-4:1": "tie"}
+    assert read.split["4:gpt-3.5-turbo:gpt-4:1"] == (2, 1)
+    assert (read.voted, len(read.split), read.rejected) == (5, 4, 0)
 
 
 REQUEST = {"role": "user", "content": "Book it?"}
@@ -305,8 +305,8 @@ def test_an_answer_of_nothing_is_refused_and_results_of_tools_point_to_trajector
 @pytest.mark.parametrize("name", ["conversations", "messages"])
 def test_a_dialogue_with_one_chosen_and_one_rejected_message(write, name):
     turns = [{"from": "human", "value": "Hi?"}, {"from": "gpt", "value": "Yes?"}, {"from": "human", "value": "Why?"}]
-    found = sample(write, None, {"from": "gpt", "value": "So."}, {"from": "gpt", "value": "Oh."}, **{name: turns})
-    assert (found.question, set(found.answers)) == ("User: Hi?\n\nAssistant: Yes?\n\nUser: Why?", {"So.", "Oh."})
+    read = sample(write, None, {"from": "gpt", "value": "So."}, {"from": "gpt", "value": "Oh."}, **{name: turns})
+    assert (read.question, set(read.answers)) == ("User: Hi?\n\nAssistant: Yes?\n\nUser: Why?", {"So.", "Oh."})
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ def test_a_dialogue_with_one_chosen_and_one_rejected_message(write, name):
 )
 def test_images_of_the_question_are_the_samples(write, part, more):
     asked = {"role": "user", "content": [part, {"type": "text", "text": "What is it?"}]}
-    found = sample(write, [asked], [assistant("A fox.")], [assistant("A cat.")], **more)
-    assert (found.question, found.images) == ("What is it?", ("https://a.example/b.png",))
+    read = sample(write, [asked], [assistant("A fox.")], [assistant("A cat.")], **more)
+    assert (read.question, read.images) == ("What is it?", ("https://a.example/b.png",))
 
 
 def test_images_that_cannot_be_shown_are_refused(write):

@@ -102,8 +102,8 @@ def test_judgelms_validation_set_is_joined_by_question(write):
     rejects = []
     made = [entry.row for entry in SOURCES["judgelm"].entries(files, rejects.append)]
     # question 1 has a judgment with reference alone, 2 one without, 3 none
-    found = [(row["question_id"], row["score"], row["score_w_reference"]) for row in made]
-    assert found == [("1", None, [3, 4]), ("2", [8, 7], None)]
+    judgments = [(row["question_id"], row["score"], row["score_w_reference"]) for row in made]
+    assert judgments == [("1", None, [3, 4]), ("2", [8, 7], None)]
     assert [reject.reason.partition(",")[0] for reject in rejects] == ["no parseable judgment"]
 
 
