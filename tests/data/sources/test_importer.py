@@ -108,11 +108,10 @@ def test_judgebench_has_four_categories_and_two_labels(write, tmp_path):
     row = JUDGEBENCH | {"response_model": "gpt-4o-2024-05-13", "label": "B>A"}
     sources = ("mmlu-pro-law", "livebench-reasoning", "livebench-math", "livecodebench")
     rows = [row | {"pair_id": f"p{number}", "source": source} for number, source in enumerate(sources)]
-    done, found = benchmark_files.imported(
-        "judgebench", tmp_path, write(*rows, rows[3] | {"pair_id": "p4", "label": "A=B"})
-    )
-    assert [row["category"] for row in found] == ["knowledge", "reasoning", "math", "coding"]
-    assert [(row["winner"], row["answer_models"]) for row in found] == [(2, ["gpt-4o-2024-05-13"] * 2)] * 4
+    path = write(*rows, rows[3] | {"pair_id": "p4", "label": "A=B"})
+    done, made = benchmark_files.imported("judgebench", tmp_path, path)
+    assert [row["category"] for row in made] == ["knowledge", "reasoning", "math", "coding"]
+    assert [(row["winner"], row["answer_models"]) for row in made] == [(2, ["gpt-4o-2024-05-13"] * 2)] * 4
     assert 'expected one of A>B, B>A, got "A=B"' in done.rejects[0].message
     assert json.loads((tmp_path / "out.rejects.jsonl").read_text())["line"] == 5
 
