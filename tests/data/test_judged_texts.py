@@ -25,7 +25,6 @@ def exchanged(sample):
 
 
 def judged(*samples):
-    """A run over these samples."""
     common = {"mode": "pair", "verdict": PairVerdict(winner=1), "shown": ()}
     return {each.id: Judgment(sample_id=each.id, hashes=text_hashes(each), **common) for each in samples}
 
@@ -46,9 +45,10 @@ def test_every_turn_of_a_dialogue_counts():
         turns = [{"question": "hi", "answers": [first, "b"]}, {"question": "q", "answers": ["good", "bad"]}]
         return text_hashes(replace(PAIR, metadata={"turns": turns}))
 
-    one, other = dialogue("a"), dialogue("c")
-    assert one.question == other.question != text_hashes(PAIR).question
-    assert (one.answers[0] != other.answers[0], one.answers[1] == other.answers[1]) == (True, True)
+    first, second = dialogue("a"), dialogue("c")
+    assert first.question == second.question != text_hashes(PAIR).question
+    assert first.answers[0] != second.answers[0]
+    assert first.answers[1] == second.answers[1]
 
 
 @pytest.mark.parametrize(
@@ -63,26 +63,28 @@ def test_what_is_shown_beside_the_answers_has_a_hash_of_its_own(change):
 def test_images_are_hashed_by_their_bytes(tmp_path):
     for name, content in (("a.png", b"1"), ("b.png", b"1"), ("c.png", b"2")):
         (tmp_path / name).write_bytes(content)
-    a, b, c, both = (
-        text_hashes(replace(PAIR, images=tuple(str(tmp_path / name) for name in names))).images
-        for names in (["a.png"], ["b.png"], ["c.png"], ["a.png", "c.png"])
-    )
-    assert a == b == text_hashes(replace(PAIR, images=("data:image/png;base64,MQ==",))).images
-    assert len({a, c, both}) == 3
-    assert text_hashes(replace(PAIR, images=(str(tmp_path / "none.png"),))).images is None
+
+    def hashed(*names):
+        images = tuple(name if name.startswith("data:") else str(tmp_path / name) for name in names)
+        return text_hashes(replace(PAIR, images=images)).images
+
+    before = hashed("a.png")
+    assert before == hashed("b.png") == hashed("data:image/png;base64,MQ==")
+    assert len({before, hashed("c.png"), hashed("a.png", "c.png")}) == 3
+    assert hashed("none.png") is None
     (tmp_path / "a.png").write_bytes(b"23")
-    assert text_hashes(replace(PAIR, images=(str(tmp_path / "a.png"),))).images != a
+    assert hashed("a.png") != before
 
 
 def test_a_label_of_the_exchanged_answers_is_turned_round():
     label = {"winner": 1, "scores": (9.0, 2.0), "votes": (1, 1, 2), "preference": 0.75, "reason": "Answer 1 is right."}
-    found, texts = match_labels(judged(PAIR), labelled(exchanged(PAIR), **label), name="l.jsonl")
-    assert found.labels["1"] == Label(
-        sample_id="1", winner=2, scores=(2.0, 9.0), votes=(2, 2, 1), preference=0.25, reason="Answer 2 is right."
-    )
-    assert found.samples == {"1": PAIR}
-    assert texts == TextComparison(turned=1)
-    assert texts.notes() == ["1 of 1 rows have the answers in a different order and were reordered."]
+    result, texts = match_labels(judged(PAIR), labelled(exchanged(PAIR), **label), name="l.jsonl")
+    turned = {"winner": 2, "scores": (2.0, 9.0), "votes": (2, 2, 1), "preference": 0.25, "reason": "Answer 2 is right."}
+    assert result.labels["1"] == Label(sample_id="1", **turned)
+    assert (result.samples, texts) == ({"1": PAIR}, TextComparison(turned=1))
+    assert [note.partition(" and ")[0] for note in texts.notes()] == [
+        "1 of 1 rows have the answers in a different order"
+    ]
 
 
 def test_votes_without_a_majority_are_turned_too_and_a_label_of_the_same_texts_stays():
@@ -94,9 +96,9 @@ def test_votes_without_a_majority_are_turned_too_and_a_label_of_the_same_texts_s
 
 def test_scores_of_three_answers_are_put_into_the_order_judged_unless_two_are_equal():
     def matched(first, second):
-        one, other = (Sample(id="1", question="q", answers=tuple(answers)) for answers in (first, second))
-        found, _ = match_labels(judged(one), labelled(other, winner=None, scores=(3.0, 1.0, 2.0)), name="l")
-        return found.labels["1"].scores
+        shown, named = (Sample(id="1", question="q", answers=tuple(answers)) for answers in (first, second))
+        result, _ = match_labels(judged(shown), labelled(named, winner=None, scores=(3.0, 1.0, 2.0)), name="l")
+        return result.labels["1"].scores
 
     assert matched("abc", "cab") == (1.0, 2.0, 3.0)
     with pytest.raises(InputError, match="the order of the answers differs"):
@@ -133,11 +135,10 @@ def test_rows_without_texts_and_runs_without_hashes_are_counted():
     run["2"] = replace(run["2"], hashes=None)
     second = replace(exchanged(PAIR), id="2")
     labels = {"1": Label(sample_id="1", winner=1), "2": Label(sample_id="2", winner=1)}
-    found, texts = match_labels(run, LabelledSet(samples={"2": second}, labels=labels, groups={}), name="l")
-    assert (found.labels, texts) == (labels, TextComparison(not_compared=2))
-    assert texts.notes() == [
-        "2 of 2 judgments were joined by id alone because the row or the run contains no texts to compare."
-    ]
+    result, texts = match_labels(run, LabelledSet(samples={"2": second}, labels=labels, groups={}), name="l")
+    assert (result.labels, texts) == (labels, TextComparison(not_compared=2))
+    [note] = texts.notes()
+    assert note.startswith("2 of 2 judgments were joined by id alone")
 
 
 @pytest.mark.parametrize("other", [exchanged(PAIR), replace(PAIR, question="p")])
@@ -152,8 +153,8 @@ def test_runs_of_other_texts_under_one_id_are_refused(other):
 def test_runs_that_cannot_be_compared_pass():
     old = {"1": replace(judged(PAIR)["1"], hashes=None)}
     check_same_texts({"a": old, "b": judged(PAIR), "c": judged(PAIR, replace(PAIR, id="2", question="p"))})
-    found, texts = match_labels_of_runs({"a": old, "b": judged(PAIR)}, labelled(exchanged(PAIR), winner=1), name="l")
-    assert (found.labels["1"].winner, texts.turned) == (2, 1)
+    result, texts = match_labels_of_runs({"a": old, "b": judged(PAIR)}, labelled(exchanged(PAIR), winner=1), name="l")
+    assert (result.labels["1"].winner, texts.turned) == (2, 1)
 
 
 def test_a_run_of_reversed_pairs_must_be_one():

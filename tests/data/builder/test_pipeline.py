@@ -66,14 +66,8 @@ def test_every_row_is_written_or_named_with_its_reason(world, write):
 
 @pytest.mark.distributed
 def test_any_number_of_workers_writes_the_same_bytes_and_either_format_the_same_rows(world, tmp_path):
-    options = {
-        "swap": "draw",
-        "reference": "draw",
-        "epochs": 2,
-        "subsets": [50, 100],
-        "abilities": ["single"],
-        "seed": 5,
-    }
+    draws = {"swap": "draw", "reference": "draw", "epochs": 2, "seed": 5}
+    options = draws | {"subsets": [50, 100], "abilities": ["single"]}
     for folder, workers, kind in (("one", 1, "jsonl"), ("three", 3, "jsonl"), ("parquet", 3, "parquet")):
         built(world, tmp_path / folder, workers=workers, format=kind, **options)
     names = ["train", "train-100", "train-50", "train-single", "validation", "validation-single"]
@@ -92,8 +86,10 @@ def test_the_order_of_the_input_changes_the_order_of_the_output_alone(world, tmp
     built(world, tmp_path / "a", **options)
     built(str(tmp_path / "world.jsonl"), tmp_path / "b", **options)
     for name in ("train", "validation", "train-60"):
-        one, other = ({row["question_id"]: row for row in rows_of(tmp_path / side / f"{name}.jsonl")} for side in "ab")
-        assert one == other
+        first, second = (
+            {row["question_id"]: row for row in rows_of(tmp_path / f"{side}/{name}.jsonl")} for side in "ab"
+        )
+        assert first == second
 
 
 def test_validation_is_neither_swapped_nor_dropped_from_and_epochs_hold_every_pair_anew(world, tmp_path):
@@ -118,10 +114,8 @@ def test_validation_is_neither_swapped_nor_dropped_from_and_epochs_hold_every_pa
 
 def test_subsets_are_nested_and_exact(world, tmp_path):
     done = built(world, tmp_path / "out", subsets=[20, 80, 10_000], validation=0, swap="draw")
-    small, large, whole = (
-        {row["question_id"] for row in rows_of(tmp_path / f"out/{name}.jsonl")}
-        for name in ("train-20", "train-80", "train")
-    )
+    paths = [tmp_path / f"out/{name}.jsonl" for name in ("train-20", "train-80", "train")]
+    small, large, whole = ({row["question_id"] for row in rows_of(path)} for path in paths)
     assert (len(small), len(large)) == (20, 80)
     assert small < large < whole
     assert done.subsets.too_large == (10_000,)
@@ -170,9 +164,8 @@ def test_rows_of_other_kinds_stand_in_files_of_their_own_which_training_reads(wo
     built(write(*rows, *again), "out", abilities=["single", "multi", "chat"], validation=0.3)
     kinds = {name: rows_of(f"out/{name}.jsonl") for name in ("train", "train-single", "train-multi", "train-chat")}
     questions = {row["question"] for row in kinds["train-single"] + kinds["train-multi"]}
-    assert questions.isdisjoint(
-        row["question"] for of in ("single", "multi") for row in rows_of(f"out/validation-{of}.jsonl")
-    )
+    validation = [row for kind in ("single", "multi") for row in rows_of(f"out/validation-{kind}.jsonl")]
+    assert questions.isdisjoint(row["question"] for row in validation)
     assert all(3 <= len(row["answers"]) == len(row["scores"]) <= 4 for row in kinds["train-multi"])
     judgments = [row[name] for row in kinds["train"] for name in ("score", "score_w_reference")]
     assert len(kinds["train-chat"]) == sum(scores is not None for scores in judgments)
@@ -256,3 +249,34 @@ def test_what_a_killed_build_left_behind_goes_and_a_running_one_is_not_disturbed
     assert (tmp_path / "out" / ".build-killed").exists()
     built(world, tmp_path / "out")
     assert not list((tmp_path / "out").glob(".build-*"))
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_real_reviews_and_preferences(shared_data, tmp_path):
+    reviews = shared_data / "vicuna_reviews"
+    command = [sys.executable, ROOT / "data_tools" / "convert.py", "reviews", "-o", tmp_path / "reviews.jsonl",
+               "--questions", reviews / "question.jsonl", "--answers", *sorted((reviews / "answer").iterdir()),
+               "--reviews", *sorted((reviews / "review").iterdir())]  # fmt: skip
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    llmbar = {"natural": "llmbar/Natural/dataset.json", "neighbor": "llmbar/Adversarial_Neighbor/dataset.json"}
+    inputs = [str(tmp_path / "reviews.jsonl")] + [
+        {"path": str(shared_data / path), "name": name, "winner_scores": [8, 4, 6]}
+        for name, path in ({"pandalm": "pandalm/testset-v1.json"} | llmbar).items()
+    ]
+    values = {"inputs": inputs, "out": str(tmp_path / "out"), "validation": 0.1, "subsets": [500], "swap": "both"}
+    done = build(build_options(values, "test"))
+    counts = done.counts
+    assert counts.read == {"reviews": 640, "pandalm": 999, "natural": 100, "neighbor": 134}
+    assert counts.dropped == {
+        ("reviews", "scores outside the scale"): 2,  # GPT-4 wrote `0 9` on a scale of 1 to 10
+        ("pandalm", "exact duplicate"): 148,
+        ("pandalm", "near duplicate"): 6,
+    }
+    assert (counts.before.pairs, counts.ambiguous) == (640 + 999 + 100 + 134 - 2 - 148 - 6, {})
+    assert counts.swapped == {"swapped": counts.before.pairs - counts.validation.pairs}
+    winners = counts.train.winners
+    assert winners["1"] == winners["2"], "both orders of every pair"
+    for row in rows_of(tmp_path / "out" / "train-500.jsonl"):
+        assert row["text"].split("\n")[0] == " ".join(f"{score:g}" for score in row["score"])

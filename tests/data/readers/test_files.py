@@ -1,3 +1,5 @@
+"""Rows of JSON lines, JSON lists and tables, whose columns may be below a title, renamed or assigned by the user."""
+
 import csv
 import gzip
 import io
@@ -9,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.data.labelled_set import read_labels
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.json_lists import read_list, read_wrapped
 from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.samples import Reading, SampleStream
 from judgelm.errors import InputError
 
 
@@ -47,7 +51,7 @@ def test_json_list_with_the_lines_of_its_rows(tmp_path, mark):
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("name", ["data", "rows", "examples"])
-def test_an_object_with_its_rows_in_a_list_is_that_list(tmp_path, name, indent):
+def test_an_object_with_one_list_of_rows_is_read(tmp_path, name, indent):
     content = {"version": 1, "about": {"data": 3}, name: [{"a": 1}, {"a": {"b": "]"}}], "more": [1, 2]}
     assert data(read_rows(write(tmp_path, "rows.json", json.dumps(content, indent=indent)))) == content[name]
 
@@ -93,19 +97,19 @@ def test_what_follows_a_wrapped_list_is_checked(tmp_path, text, reason):
         (b'{"a": ' + b"1" * 5000 + b"}", "invalid JSON: Exceeds the limit", '{"a": ' + "1" * 5000 + "}"),
     ],
 )
-def test_a_bad_line_is_set_aside_whole_and_reading_goes_on(tmp_path, line, reason, raw):
+def test_a_bad_line_is_a_reject_and_the_others_are_read(tmp_path, line, reason, raw):
     path = write(tmp_path, "a.jsonl", b'{"a": 0}\n' + line + b'\n{"a": 2}\n')
     rows = list(read_rows(path))
     assert data(rows) == [{"a": 0}, {"a": 2}]
-    [(number, found, kept)] = rejects(rows)
+    [(number, message, kept)] = rejects(rows)
     assert (number, kept) == (2, raw)
-    assert reason in found
-    assert "it may be incomplete" not in found
+    assert reason in message
+    assert "it may be incomplete" not in message
 
 
-def test_a_torn_last_line_is_called_so(tmp_path):
-    [(_, found, _)] = rejects(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
-    assert "it may be incomplete" in found
+def test_the_reject_of_an_incomplete_last_line_says_so(tmp_path):
+    [(_, message, _)] = rejects(read_rows(write(tmp_path, "a.jsonl", '{"a": 0}\n{"a": ')))
+    assert "it may be incomplete" in message
 
 
 @pytest.mark.parametrize(("length", "whole"), [(900_000, True), (1_100_000, False)])
@@ -163,10 +167,8 @@ def test_a_broken_list_gives_the_rows_before_that_place_and_an_error(tmp_path, t
 def test_bad_bytes_in_a_list_cost_one_row(tmp_path):
     rows = list(read_rows(write(tmp_path, "a.json", b'[{"a": "\xe9"}, {"a": "b"}, 7]')))
     assert data(rows) == [{"a": "b"}]
-    assert [(raw, reason.split(";")[0]) for _, reason, raw in rejects(rows)] == [
-        ('{"a": "\\xe9"}', "not valid UTF-8"),
-        ("7", "expected a JSON object in the list"),
-    ]
+    bad = [(raw, reason.split(";")[0]) for _, reason, raw in rejects(rows)]
+    assert bad == [('{"a": "\\xe9"}', "not valid UTF-8"), ("7", "expected a JSON object in the list")]
 
 
 @pytest.mark.parametrize(("name", "separator"), [("a.csv", ","), ("a.tsv", "\t")])
@@ -188,12 +190,12 @@ def test_tables_have_lines_quotes_and_big_cells(tmp_path, name, separator):
         (b'1,"x"y', "cannot parse the row: ',' expected after '\"'", '1,"x"y'),
     ],
 )
-def test_a_bad_table_row_is_set_aside(tmp_path, line, reason, raw):
+def test_a_bad_table_row_is_a_reject(tmp_path, line, reason, raw):
     rows = list(read_rows(write(tmp_path, "a.csv", b"id,q\n0,a\n" + line + b"\n\n2,b\n")))
     assert data(rows) == [{"id": "0", "q": "a"}, {"id": "2", "q": "b"}]
-    [(number, found, kept)] = rejects(rows)
+    [(number, message, kept)] = rejects(rows)
     assert (number, kept) == (3, raw)
-    assert reason in found
+    assert reason in message
 
 
 @pytest.mark.parametrize(
@@ -213,12 +215,9 @@ def test_an_unclosed_quote_is_an_error_after_the_rows_before_it(tmp_path, lines,
     assert len(data(rows)) == len(rows) == good
 
 
-def test_a_row_of_several_lines_with_too_many_cells_is_one_reject(tmp_path):
+def test_rows_of_several_lines_and_line_ends_of_old_macs(tmp_path):
     rows = list(read_rows(write(tmp_path, "a.csv", 'id,q\n0,"some, words\nand more",z\n1,b\n')))
     assert [(type(row), row.line) for row in rows] == [(Reject, 2), (Row, 4)]
-
-
-def test_a_table_with_the_line_ends_of_old_macs_is_read(tmp_path):
     rows = list(read_rows(write(tmp_path, "a.csv", 'id,q\r1,"a\rb"\r2,c\r')))
     assert data(rows) == [{"id": "1", "q": "a\rb"}, {"id": "2", "q": "c"}]
 
@@ -268,3 +267,83 @@ def test_a_missing_file_suggests_close_names_before_it_is_read(tmp_path):
 def test_reading_text_does_not_import_pyarrow():
     code = "import sys, judgelm.data.samples; sys.exit(any(m in sys.modules for m in ('pyarrow', 'torch', 'pandas')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def table(tmp_path, text, **columns):
+    return list(read_rows(write(tmp_path, "a.csv", text), columns=columns))
+
+
+PAIR = {"id": "1", "question": "q", "answer_1": "a", "answer_2": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Our pairs,,,\n,,,\nid,question,answer_1,answer_2\n1,q,a,b\n", 4),
+        ("Our pairs\n\nid;question;answer_1;answer_2\n1;q;a;b\n", 4),
+        ("sep=;\nWinner\nid;question;answer_1;answer_2\n1;q;a;b\n", 4),
+        ('"Our ""pairs"",\nid, question",,,\nid,question,answer_1,answer_2\n1,q,a,b\n', 4),
+        ("id,question,answer_1,answer_2\n,,,\n1,q,a,b\n", 3),
+    ],
+)
+def test_the_line_with_known_columns_is_the_header(tmp_path, text, line):
+    [row] = table(tmp_path, text)
+    assert (row.line, row.data) == (line, PAIR)
+
+
+def test_text_that_names_columns_is_not_a_header(tmp_path):
+    rows = table(tmp_path, 'question\n"Which are they: id, question?"\n"question,\nid, question, answer"\n')
+    texts = ["Which are they: id, question?", "question,\nid, question, answer"]
+    assert [row.data["question"] for row in rows] == texts
+
+
+def test_an_unknown_title_and_a_repeated_header_are_rejects(tmp_path):
+    [first, _] = table(tmp_path, "Paare\nFrage,Links\nq,a\n")
+    assert 'if "Paare" is a title, delete the lines above' in first.reason
+    _, again, last = table(tmp_path, "id,question\n1,q\nid,question\n2,r\n")
+    assert (isinstance(again, Reject), last.data["id"]) == (True, "2")
+
+
+def test_assigned_columns_and_the_three_lines_of_qualtrics_are_headers(tmp_path):
+    [row] = table(tmp_path, "Paare\nFrage,Links,Rechts\nq,a,b\n", question="Frage", answer_1="Links")
+    assert row.data == {"question": "q", "answer_1": "a", "Rechts": "b"}
+    ids = ",".join(['"{""ImportId"":""QID1""}"'] * 3)
+    [row] = table(tmp_path, f"ResponseId,question,answer_1\nResponse ID,The question,First\n{ids}\nR_1,q,a\n")
+    assert row.data == {"ResponseId": "R_1", "question": "q", "answer_1": "a"}
+
+
+def test_names_match_without_case_and_blanks(tmp_path):
+    path = write(tmp_path, "a.csv", "ID, Question ,Answer_1,ANSWER_2,Answer_3,Winner,Topic\n7,q,a,b,c,,x\n")
+    [sample] = SampleStream([path])
+    assert (sample.id, sample.question, sample.answers) == ("7", "q", ("a", "b", "c"))
+    assert sample.metadata == {"Topic": "x"}
+    path = write(tmp_path, "a.jsonl", '{"Id": 1, "Winner": "B"}')
+    assert read_labels(path).labels["1"].winner == 2
+
+
+def test_the_exact_name_wins_and_two_others_are_refused(tmp_path):
+    good, bad = read_rows(write(tmp_path, "a.jsonl", '{"a": 1, "A": 2}\n{"A": 1, "a ": 2}\n'), known=("a",))
+    assert good.data == {"a": 1, "A": 2}
+    assert bad.reason == 'columns "A" and "a " all match the field "a"; rename all but one'
+
+
+@pytest.mark.parametrize("wanted", ["prompt", "PROMPT", " Prompt"])
+def test_an_assigned_column_takes_the_fields_place(tmp_path, wanted):
+    path = write(tmp_path, "a.csv", "Prompt,question,answer_1,answer_2\np,q,a,b\n")
+    columns = {"question": wanted, "answer_1": "answer_2", "answer_2": "answer_1"}
+    [sample] = SampleStream([path], reading=Reading(columns=columns))
+    assert (sample.question, sample.answers, sample.metadata) == ("p", ("b", "a"), {})
+
+
+@pytest.mark.parametrize(
+    ("columns", "finding"),
+    [
+        ({"question": "task"}, '"task", assigned to field "question": not found; the columns are prompt, Prompt'),
+        ({"question": "PROMPT"}, "matches several columns: prompt, Prompt"),
+        ({"question": "answer_1", "reference": "answer_1"}, 'assigned to both "question" and "reference"'),
+    ],
+)
+def test_invalid_assignments_are_refused(tmp_path, columns, finding):
+    path = write(tmp_path, "a.csv", "prompt,Prompt,answer_1,answer_2\np,q,a,b\n")
+    with pytest.raises(InputError, match=finding):
+        list(SampleStream([path], reading=Reading(columns=columns), on_reject=lambda reject: None))

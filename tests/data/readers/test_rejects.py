@@ -54,9 +54,8 @@ def test_a_file_of_another_shape_is_an_error_that_names_file_and_fields(tmp_path
     path.write_text(json.dumps([{"colour": "red", "weight": 3}, {"colour": "blue", "weight": 4}]))
     with pytest.raises(InputError) as caught:
         read(str(path))
-    assert str(path) in str(caught.value)
-    assert expected in str(caught.value)
-    assert "colour, weight" in str(caught.value)
+    missing = [part for part in (str(path), expected, "colour, weight") if part not in str(caught.value)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("read", [read for read, _ in READERS.values()], ids=READERS)
@@ -74,20 +73,19 @@ def test_rows_of_the_right_fields_and_wrong_values_are_no_use_either(tmp_path):
         import_benchmark("preferences", [str(path)], tmp_path / "out.jsonl")
 
 
+def number(row):
+    if row.data["a"] != 1:
+        raise InputError(f"{row.file}:{row.line}: not a number")
+    return 1
+
+
 def test_one_usable_row_is_enough_and_the_others_are_rejects(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n{"a": "x"}\nno JSON\n')
     rejects = []
-    values = convert_rows(
-        read_rows(str(path)), lambda row: int(str(row.data["a"])) if row.data["a"] == 1 else _refuse(row),
-        path=str(path), expected="a", on_reject=rejects.append,
-    )  # fmt: skip
+    values = convert_rows(read_rows(str(path)), number, path=str(path), expected="a", on_reject=rejects.append)
     assert list(values) == [1]
     assert [reject.line for reject in rejects] == [2, 3]
-
-
-def _refuse(row):
-    raise InputError(f"{row.file}:{row.line}: no number")
 
 
 def test_rejects_are_counted_by_reason_with_the_first_place():

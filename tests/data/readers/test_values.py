@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from judgelm.data.label_codes import winner_field
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import Reject, Row
+from judgelm.data.readers.rows import Row
 from judgelm.data.readers.values import bytes_in, cell_value
 from judgelm.errors import InputError
 
@@ -32,20 +32,20 @@ def read(tmp_path, name, text):
         ('{"a": -1e999}', 'field "a": expected a finite number, got -Infinity'),
     ],
 )
-def test_a_row_that_contradicts_itself_or_is_no_json_is_a_reject_alone(tmp_path, name, row, reason):
+def test_a_row_with_repeated_keys_or_infinite_numbers_is_a_reject(tmp_path, name, row, reason):
     rows = ['{"a": 1}', row, '{"a": 2}']
     before, bad, after = read(tmp_path, name, "\n".join(rows) if name == "a.jsonl" else f"[{', '.join(rows)}]")
     assert (before.data, after.data, bad.raw) == ({"a": 1}, {"a": 2}, row)
     assert bad.reason.startswith(reason)
 
 
-def test_the_problem_of_a_torn_row_is_not_the_next_ones(tmp_path):
+def test_the_row_after_an_incomplete_one_is_read(tmp_path):
     _, torn, good = read(tmp_path, "a.jsonl", '{"b": 1}\n{"x": {"a": 1e999, "a": 2}, \n{"a": 1.5}\n')
     assert torn.reason.startswith("invalid JSON")
     assert good.data == {"a": 1.5}
 
 
-def test_nan_is_null_wherever_it_stands(tmp_path):
+def test_nan_is_null_everywhere(tmp_path):
     [row] = read(tmp_path, "a.jsonl", '{"reference": NaN, "category": NaN, "m": [NaN, 1.5], "winner": 1.0}')
     assert row.data == {"reference": None, "category": None, "m": [None, 1.5], "winner": 1.0}
     assert (row.reference(), row.optional_text("category"), winner_field(row)) == (None, None, 1)
@@ -61,11 +61,11 @@ def test_nan_is_null_wherever_it_stands(tmp_path):
         (" [None, 'a'] ", [None, "a"]),
         ("NaN", None),
         ("nan", None),
+        *((text, text) for text in ('["a"]', "[9, 2]", "(3, 4)", '("Yes" he said)', "[see below]", "[...]", "{x}")),
         *(
             (text, text)
-            for text in ('["a"]', "[9, 2]", "(3, 4)", '("Yes" he said)', "[see below]", "[...]", "{x}", "[]")
+            for text in ("[]", "[__import__('os')]", "null", "None", "", "[x for x in y]", "['a'] and more")
         ),
-        *((text, text) for text in ("[__import__('os')]", "null", "None", "", "[x for x in y]", "['a'] and more")),
     ],
 )
 def test_a_cell_is_a_list_only_in_pythons_notation(cell, value):
@@ -108,18 +108,17 @@ def test_a_list_in_a_cell_is_never_the_text_of_an_answer(tmp_path):
     with pytest.raises(InputError, match=r"""a\.csv:2: field "answer": expected text, got a Python list"""):
         row.text("answer", "answer")
     assert row.text_list("answer") == Row("f", 1, {"answer": '["Quito"]'}).text_list("answer") == ("Quito",)
-    assert isinstance(bad, Reject)
-    assert bad.reason.startswith('field "answer": is a numpy list with no commas')
+    assert bad.reason.startswith('field "answer": is a numpy list')
 
 
 def test_values_of_parquet_are_those_of_json(tmp_path):
     nested = {"day": datetime.date(2025, 6, 1), "scores": [1.5, float("nan")]}
     columns = {"time": [datetime.datetime(2025, 6, 1, 12, 1)], "gap": [float("nan")], "price": [Decimal("3.00")]}
-    table = pyarrow.table(columns | {"nested": [nested], "picture": [b"\x00\x01"]})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    columns |= {"nested": [nested], "picture": [b"\x00\x01"]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
     [row] = read_rows(str(tmp_path / "a.parquet"))
-    plain = {"time": "2025-06-01 12:01:00", "gap": None, "price": 3}
-    plain["nested"] = {"day": "2025-06-01", "scores": [1.5, None]}
+    nested = {"day": "2025-06-01", "scores": [1.5, None]}
+    plain = {"time": "2025-06-01 12:01:00", "gap": None, "price": 3, "nested": nested}
     assert row.data == plain | {"picture": b"\x00\x01"}
     assert bytes_in(plain) == ""
     assert bytes_in({"a": [row.data]}).startswith('field "a[0].picture": contains bytes')

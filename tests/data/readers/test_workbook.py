@@ -15,64 +15,47 @@ openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pi
 HEAD = ["id", "question", "answer_1", None]
 
 
-@pytest.fixture
-def workbook(tmp_path):
-    def write(**sheets):
-        book = openpyxl.Workbook()
-        book.remove(book.active)
-        for name, rows in sheets.items():
-            sheet = book.create_sheet(name)
-            for row in rows:
-                sheet.append(row)
-        book.save(tmp_path / "a.xlsx")
-        return str(tmp_path / "a.xlsx")
+def workbook(tmp_path, merged=(), far=None, **sheets):
+    """Writes sheets of rows, whose cells may be merged or far away."""
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+        for cells in merged:
+            sheet.merge_cells(cells)
+        if far is not None:
+            sheet[far] = "x"
+    book.save(tmp_path / "a.xlsx")
+    return str(tmp_path / "a.xlsx")
 
-    return write
 
-
-def test_cells_are_texts_and_lines_are_the_sheets_rows(workbook):
+def test_cells_are_texts_lines_are_rows_and_a_row_longer_than_the_header_is_a_reject(tmp_path):
     rows = [HEAD, [1, "What?\nReally?", 4.5], [None] * 3, ["b", "Ünïcode", datetime.date(2024, 1, 2), None]]
-    found = list(read_rows(workbook(pairs=rows, empty=[])))
-    assert [(row.line, row.data) for row in found] == [
+    *good, long = read_rows(workbook(tmp_path, pairs=[*rows, [2, "q", "a", "more"]], empty=[]))
+    assert (isinstance(long, Reject), long.line) == (True, 5)
+    assert [(row.line, row.data) for row in good] == [
         (2, {"id": "1", "question": "What?\nReally?", "answer_1": "4.5"}),
         (4, {"id": "b", "question": "Ünïcode", "answer_1": "2024-01-02 00:00:00"}),
     ]
 
 
-def test_a_row_longer_than_the_header_is_a_reject_with_its_place(workbook):
-    good, bad = read_rows(workbook(pairs=[HEAD, [1, "q", "a"], [2, "q", "a", "more"]]))
-    assert (good.line, isinstance(bad, Reject), bad.line) == (2, True, 3)
-
-
-def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_and_that_is_said_once(tmp_path, caplog):
-    book = openpyxl.Workbook()
-    for row in ([*HEAD[:3], "category"], [1, "q", "a", "x"], [2, None, "b"], [None], [3, None, "c"], [4, "r", "d"]):
-        book.active.append(row)
-    for cells in ("B2:B5", "D2:D6"):
-        book.active.merge_cells(cells)
-    book.save(tmp_path / "m.xlsx")
-    rows = [(row.line, row.data["question"], row.data["category"]) for row in read_rows(str(tmp_path / "m.xlsx"))]
-    assert rows == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
-    list(read_rows(str(tmp_path / "m.xlsx")))
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path / 'm.xlsx'}: 2 merged cells span several rows; their text is repeated in each row"
-    ]
+def test_a_merged_cell_is_in_each_of_its_rows_that_has_other_cells_with_one_warning(tmp_path, caplog):
+    rows = [[*HEAD[:3], "category"], [1, "q", "a", "x"], [2, None, "b"], [None], [3, None, "c"], [4, "r", "d"]]
+    path = workbook(tmp_path, pairs=rows, merged=("B2:B5", "D2:D6"))
+    texts = [(row.line, row.data["question"], row.data["category"]) for row in read_rows(path)]
+    assert texts == [(2, "q", "x"), (3, "q", "x"), (5, "q", "x"), (6, "r", "x")]
+    list(read_rows(path))
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"{path}: 2 merged cells span several rows")
 
 
 def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_path):
-    book = openpyxl.Workbook()
-    for row in (
-        ["Round 1"],
-        [None],
-        ["id", "question", "answers", None],
-        [None, None, "answer_1", "answer_2"],
-        [1, "q", "a"],
-    ):
-        book.active.append(row)
-    for cells in ("A1:D1", "A3:A4", "B3:B4", "C3:D3"):
-        book.active.merge_cells(cells)
-    book.save(tmp_path / "m.xlsx")
-    [row] = read_rows(str(tmp_path / "m.xlsx"), known={"id", "question", "answers", "answer_1", "answer_2"})
+    head = [["id", "question", "answers", None], [None, None, "answer_1", "answer_2"]]
+    rows = [["Round 1"], [None], *head, [1, "q", "a"]]
+    path = workbook(tmp_path, pairs=rows, merged=("A1:D1", "A3:A4", "B3:B4", "C3:D3"))
+    [row] = read_rows(path, known={"id", "question", "answers", "answer_1", "answer_2"})
     assert (row.line, row.data) == (5, {"id": "1", "question": "q", "answer_1": "a", "answer_2": ""})
 
 
@@ -83,29 +66,25 @@ def test_the_last_header_line_of_a_sheet_counts_and_short_rows_are_filled(tmp_pa
         ({"one": []}, "expected one non-empty sheet, got none"),
         ({"one": [HEAD, [1, "q", "=1+1"]]}, "cell C2: the formula has no stored value"),
         ({"one": [["id", "id"], [1, 2]]}, "id"),
+        ({"one": [HEAD, [1, "q", "a"]], "far": "XFD1"}, r"a.xlsx:1: 16380 columns have no name"),
     ],
 )
-def test_what_cannot_be_told_is_refused(workbook, sheets, finding):
+def test_unusable_workbooks_are_refused(tmp_path, sheets, finding):
     with pytest.raises(InputError, match=finding):
-        list(read_rows(workbook(**sheets)))
+        list(read_rows(workbook(tmp_path, **sheets)))
 
 
-@pytest.fixture
-def changed(workbook, tmp_path):
+def changed(tmp_path, part, change):
     """A workbook of one pair in which a part is replaced."""
-
-    def write(part, change):
-        path = workbook(pairs=[HEAD, [1, "q", "a"]])
-        with zipfile.ZipFile(path) as source:
-            parts = {name: source.read(name) for name in source.namelist()}
-        parts["xl/sharedStrings.xml"] = SHARED
-        parts[TYPES] = parts[TYPES].replace(b"</Types>", SHARED_TYPE + b"</Types>")
-        with zipfile.ZipFile(path, "w") as target:
-            for name, content in parts.items():
-                target.writestr(name, change(content) if name.endswith(part) else content)
-        return path
-
-    return write
+    path = workbook(tmp_path, pairs=[HEAD, [1, "q", "a"]])
+    with zipfile.ZipFile(path) as source:
+        parts = {name: source.read(name) for name in source.namelist()}
+    parts["xl/sharedStrings.xml"] = SHARED
+    parts[TYPES] = parts[TYPES].replace(b"</Types>", SHARED_TYPE + b"</Types>")
+    with zipfile.ZipFile(path, "w") as target:
+        for name, content in parts.items():
+            target.writestr(name, change(content) if name.endswith(part) else content)
+    return path
 
 
 SHARED = b'<sst xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><si><t>x</t></si></sst>'
@@ -122,28 +101,13 @@ DIMENSION = re.compile(rb'<dimension ref="[^"]*"')
     ("rows", "outcome"), [([[1, "q", "a"]], [(2, False), (1 << 20, True)]), ([], [(1 << 20, True)])]
 )
 def test_a_far_cell_is_one_reject(tmp_path, rows, outcome):
-    book = openpyxl.Workbook()
-    for row in [HEAD, *rows]:
-        book.active.append(row)
-    book.active["XFD1048576"] = "x"
-    book.save(tmp_path / "a.xlsx")
-    found = list(read_rows(str(tmp_path / "a.xlsx")))
-    assert [(row.line, isinstance(row, Reject)) for row in found] == outcome
+    read = read_rows(workbook(tmp_path, pairs=[HEAD, *rows], far="XFD1048576"))
+    assert [(row.line, isinstance(row, Reject)) for row in read] == outcome
 
 
-def test_the_size_that_a_sheet_states_is_not_believed(changed):
-    path = changed("sheet1.xml", lambda xml: DIMENSION.sub(b'<dimension ref="A1:XFD1048576"', xml))
+def test_the_size_stated_by_a_sheet_is_ignored(tmp_path):
+    path = changed(tmp_path, "sheet1.xml", lambda xml: DIMENSION.sub(b'<dimension ref="A1:XFD1048576"', xml))
     assert [row.line for row in read_rows(path)] == [2]
-
-
-def test_a_far_cell_of_the_header_is_refused(tmp_path):
-    book = openpyxl.Workbook()
-    for row in [HEAD, [1, "q", "a"]]:
-        book.active.append(row)
-    book.active["XFD1"] = "x"
-    book.save(tmp_path / "a.xlsx")
-    with pytest.raises(InputError, match=r"a.xlsx:1: 16380 columns have no name in the header"):
-        list(read_rows(str(tmp_path / "a.xlsx")))
 
 
 LAUGHS = b'<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
@@ -166,6 +130,6 @@ LAUGHS = b'<!DOCTYPE w [<!ENTITY a "aaaaaaaaaa">' + b"".join(
     ],
     ids=range(9),
 )
-def test_a_damaged_part_is_refused(changed, part, change):
+def test_a_damaged_part_is_refused(tmp_path, part, change):
     with pytest.raises(InputError, match="damaged, or not an Excel workbook: "):
-        list(read_rows(changed(part, change)))
+        list(read_rows(changed(tmp_path, part, change)))

@@ -11,10 +11,9 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.records import GradeVerdict, LabelVerdict
 
 
-@pytest.fixture
-def published(write):
+def published(write, *rows, name="o.jsonl"):
     """Reads rows of one file as published judgments: the source's name, and the judgments."""
-    return lambda *rows, name="o.jsonl": read(write(*rows, name=name))
+    return read(write(*rows, name=name))
 
 
 def read(*files):
@@ -26,25 +25,22 @@ def orders(judgment):
     return [(part.order, part.label) for part in judgment.shown]
 
 
-def test_llmbar_winners_name_the_rows_own_order_in_both_orders(published):
+LLMBAR = {"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": []}
+
+
+def test_llmbar_winners_name_the_rows_own_order_in_both_orders(write):
     game = {"completion": ["Output (a) is better.", "stop"]}
-    rows = [
-        {"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": [
-            {"swap = False": {**game, "winner": "1"}, "swap = True": {**game, "winner": second}}]}
-        for second in ("1", "2", None)
-    ]  # fmt: skip
-    name, [agreed, split, failed] = published(*rows, name="Natural/evaluators/GPT-4/CoT/result.jsonl")
+    rows = []
+    for second in ("1", "2", None):
+        games = {"swap = False": game | {"winner": "1"}, "swap = True": game | {"winner": second}}
+        rows.append(LLMBAR | {"results": [games]})
+    name, [agreed, split, failed] = published(write, *rows, name="Natural/evaluators/GPT-4/CoT/result.jsonl")
     assert (name, agreed.judge, agreed.judgment.sample_id) == ("llmbar", "GPT-4/CoT", "Natural-1")
     # the first answer is better in both orders: place 1 as given, place 2 swapped
     assert orders(agreed.judgment) == [((0, 1), "1"), ((1, 0), "2")]
     assert (agreed.judgment.winner, agreed.judgment.consistent) == (1, True)
     assert (split.judgment.winner, split.judgment.consistent) == ("tie", False)
     assert failed.judgment.failure.code == "off_grammar"
-
-
-def test_llmbar_needs_its_folders(published):
-    with pytest.raises(InputError, match="SET/evaluators/JUDGE/PROMPT"):
-        published({"input": "q", "output_1": "x", "output_2": "y", "label": 1, "results": []})
 
 
 def judgebench(decisions, **inner):
@@ -63,28 +59,26 @@ def judgebench(decisions, **inner):
         (["B>A"], 2, None),
     ],
 )
-def test_judgebench_decisions_name_places(published, decisions, winner, consistent):
-    _, [found] = published(judgebench(decisions))
-    assert found.judge == "arena_hard/m"
-    assert (found.judgment.winner, found.judgment.consistent) == (winner, consistent)
+def test_judgebench_decisions_name_places(write, decisions, winner, consistent):
+    _, [result] = published(write, judgebench(decisions))
+    assert (result.judge, result.judgment.winner, result.judgment.consistent) == ("arena_hard/m", winner, consistent)
 
 
-def test_judgebench_scores_of_reward_models_are_put_back(published):
+def test_judgebench_scores_of_reward_models_are_put_back(write):
     row = judgebench(["B>A", "A>B"])
     for judgment, scores in zip(row["judgments"], ([1.0, 2.0], [4.0, 1.0]), strict=True):
         judgment["judgment"]["scores"] = scores
-    _, [found] = published(row)
+    _, [result] = published(write, row)
     # as given (1, 2); swapped (4, 1) is (1, 4) in sample order; mean (1, 3)
-    assert (found.judgment.scores, found.judgment.winner) == ((1.0, 3.0), 2)
+    assert (result.judgment.scores, result.judgment.winner) == ((1.0, 3.0), 2)
 
 
-@pytest.mark.parametrize(("decision", "code"), [(None, "engine"), ("null", "off_grammar")])
-def test_judgebench_failures_stay_failures(published, decision, code):
-    row = judgebench(["A>B", decision])
-    if decision == "null":
-        row["judgments"][1]["decision"] = None
-    _, [found] = published(row)
-    assert (found.judgment.verdict, found.judgment.failure.code) == (None, code)
+def test_judgebench_failures_stay_failures(write):
+    without_decision = judgebench(["A>B", "B>A"])
+    without_decision["judgments"][1]["decision"] = None
+    for row, code in ((judgebench(["A>B", None]), "engine"), (without_decision, "off_grammar")):
+        _, [read] = published(write, row)
+        assert (read.judgment.verdict, read.judgment.failure.code) == (None, code)
 
 
 def test_auto_j_joins_two_files_line_by_line(write):
@@ -98,19 +92,18 @@ def test_auto_j_joins_two_files_line_by_line(write):
         read(given, write({"output": 1}, name="pairwise_exchange.jsonl"))
 
 
-def test_pandalm_results(published):
+def test_pandalm_results(write):
     rows = [{"idx": 0, "gpt_result": "Tie", "gpt_reason": "alike"}, {"idx": 1, "gpt_result": "garbage"}]
-    name, [tie, failed] = published(*rows, name="gpt.jsonl")
+    name, [tie, failed] = published(write, *rows, name="gpt.jsonl")
     assert (name, tie.judge, tie.judgment.winner) == ("pandalm", "gpt", "tie")
     assert failed.judgment.failure.code == "off_grammar"
 
 
-def test_alpaca_eval_preferences_become_winners_and_probabilities(published):
+def test_alpaca_eval_preferences_become_winners_and_probabilities(write):
     row = {"instruction": "q", "output_1": "x", "output_2": "y", "annotator": "a"}
-    name, judged = published(*(row | {"preference": preference} for preference in (1.25, 2.0, 1.5, None)))
-    assert name == "alpaca-eval"
-    assert [each.judgment.winner for each in judged] == [1, 2, "tie", None]
-    assert [each.judgment.probability for each in judged] == [0.75, None, None, None]
+    name, judged = published(write, *(row | {"preference": preference} for preference in (1.25, 2.0, 1.5, None)))
+    results = [(each.judgment.winner, each.judgment.probability) for each in judged]
+    assert (name, results) == ("alpaca-eval", [(1, 0.75), (2, None), ("tie", None), (None, None)])
     assert judged[3].judgment.failure.code == "off_grammar"
 
 
@@ -119,26 +112,26 @@ def fastchat(first, second, models=("a", "b")):
             "judge": ["gpt-4", "pair-v2"], "g1_judgment": "one", "g2_judgment": "two", "turn": 2}  # fmt: skip
 
 
-def test_fastchat_winners_name_models(published):
+def test_fastchat_winners_name_models(write):
     games = [("model_1", "model_1"), ("model_1", "tie"), ("model_1", "error")]
-    name, [agreed, split, failed] = published(*(fastchat(*game) for game in games))
+    name, [agreed, split, failed] = published(write, *(fastchat(*game) for game in games))
     assert (name, agreed.judge, agreed.judgment.sample_id) == ("fastchat-pair", "gpt-4", "81:a:b:2")
     assert (agreed.judgment.winner, orders(agreed.judgment)) == (1, [((0, 1), "1"), ((1, 0), "2")])
     assert split.judgment.winner == "tie"
     assert failed.judgment.failure.code == "off_grammar"
 
 
-def test_fastchat_pairs_stand_in_the_order_of_the_models_names(published):
-    _, [found] = published(fastchat("model_1", "model_1", models=("b", "a")))
+def test_fastchat_pairs_stand_in_the_order_of_the_models_names(write):
+    _, [result] = published(write, fastchat("model_1", "model_1", models=("b", "a")))
     # model b is the sample's second answer; game 1 showed it first
-    assert (found.judgment.sample_id, found.judgment.winner) == ("81:a:b:2", 2)
-    assert orders(found.judgment) == [((0, 1), "2"), ((1, 0), "1")]
-    assert [part.text for part in found.judgment.shown] == ["two", "one"]
+    assert (result.judgment.sample_id, result.judgment.winner) == ("81:a:b:2", 2)
+    assert orders(result.judgment) == [((0, 1), "2"), ((1, 0), "1")]
+    assert [part.text for part in result.judgment.shown] == ["two", "one"]
 
 
-def test_fastchat_grades(published):
+def test_fastchat_grades(write):
     row = {"question_id": 1, "model": "m", "judge": ["gpt-4", "single-v1"], "judgment": "[[8]]", "score": 8, "turn": 1}
-    name, [grade, failed] = published(row, row | {"score": -1})
+    name, [grade, failed] = published(write, row, row | {"score": -1})
     assert (name, grade.judgment.verdict) == ("fastchat-single", GradeVerdict(score=8.0))
     assert failed.judgment.failure.code == "off_grammar"
 
@@ -148,41 +141,44 @@ def review(number, answers, score):
             "text": "8 7\nwell", "score": score}  # fmt: skip
 
 
-def test_reviews_of_both_orders_are_joined_by_their_answers(write):
+def test_reviews_of_both_orders_are_joined_by_their_answers_and_unparsed_ones_are_failures(write):
     given = write(review(1, ("x", "y"), [8, 7]), name="a-vs-b.jsonl")
-    name, [found] = read(given, write(review(2, ("y", "x"), [9, 6]), name="b-vs-a.jsonl"))
+    name, [result] = read(given, write(review(2, ("y", "x"), [9, 6]), name="b-vs-a.jsonl"))
     # as given (8, 7); swapped (9, 6) is (6, 9) in sample order; mean (7, 8)
-    assert (name, found.judgment.sample_id, found.judgment.scores) == ("reviews", "r1", (7.0, 8.0))
-    assert (found.judgment.winner, found.judgment.consistent) == (2, False)
+    assert (name, result.judgment.sample_id, result.judgment.scores) == ("reviews", "r1", (7.0, 8.0))
+    assert (result.judgment.winner, result.judgment.consistent) == (2, False)
+    _, [unparsed] = published(write, review(1, ("x", "y"), [-1, -1]))
+    assert unparsed.judgment.failure.code == "off_grammar"
 
 
-def test_a_review_that_its_source_could_not_read_is_a_failure(published):
-    _, [found] = published(review(1, ("x", "y"), [-1, -1]))
-    assert found.judgment.failure.code == "off_grammar"
-
-
-def test_cherry_reviews_hold_both_orders(published):
+def test_cherry_reviews_hold_both_orders(write):
     row = {"text": "q", "Answer1": "x", "Answer2": "y", "review": "9 8", "scores": "[9.0, 8.0]",
            "review_reverse": "7 8", "scores_reverse": "[7.0, 8.0]"}  # fmt: skip
-    name, [found] = published(row)
-    assert (name, found.judgment.scores, found.judgment.winner) == ("cherry", (8.5, 7.5), 1)
+    name, [result] = published(write, row)
+    assert (name, result.judgment.scores, result.judgment.winner) == ("cherry", (8.5, 7.5), 1)
 
 
-def test_mmlu_pro_predictions_are_verdicts_on_answers(published):
+def test_mmlu_pro_predictions_are_verdicts_on_answers(write):
     row = {"question_id": 7, "question": "q", "options": ["x", "y"], "answer": "B"}
     output = {"text": "B", "l1": None, "l2": "B", "stored_pred": "A"}
-    name, judged = published(row | {"outputs": {"m": output}})
+    name, judged = published(write, row | {"outputs": {"m": output}})
     verdicts = {each.judge: each.judgment.verdict for each in judged}
     assert name == "mmlu-pro"
     assert verdicts == {"l1": None, "l2": LabelVerdict(label="correct"), "stored_pred": LabelVerdict(label="incorrect")}
     assert {each.judgment.sample_id for each in judged} == {"mmlu-pro-7/m"}
-    _, [found] = published(row | {"pred": "B", "model_outputs": "so B"}, name="model_outputs_gpt-4o_5shots.jsonl")
-    assert (found.judgment.sample_id, found.judge) == ("mmlu-pro-7/gpt-4o", "pred")
+    _, [result] = published(
+        write, row | {"pred": "B", "model_outputs": "so B"}, name="model_outputs_gpt-4o_5shots.jsonl"
+    )
+    assert (result.judgment.sample_id, result.judge) == ("mmlu-pro-7/gpt-4o", "pred")
 
 
-def test_what_fits_no_format_names_its_fields(published):
-    with pytest.raises(InputError, match=r"unknown fields \(id, verdict\)"):
-        published({"id": 1, "verdict": 2})
+@pytest.mark.parametrize(
+    ("row", "finding"),
+    [({"id": 1, "verdict": 2}, r"unknown fields \(id, verdict\)"), (LLMBAR, "SET/evaluators/JUDGE/PROMPT")],
+)
+def test_unknown_fields_and_missing_folders_are_refused(write, row, finding):
+    with pytest.raises(InputError, match=finding):
+        published(write, row)
 
 
 def test_files_of_two_formats_are_refused(write):
@@ -204,8 +200,7 @@ def test_llmbars_own_counts_come_out(shared_data, subset):
     folder = shared_data / "llmbar" / subset / "evaluators" / "GPT-4" / "CoT"
     _, judged = read(str(folder / "result.json.gz"))
     labels = [row["label"] for row in json.loads(gzip.decompress((folder / "result.json.gz").read_bytes()))]
-    both = sum(
-        each.judgment.consistent and each.judgment.winner == label for each, label in zip(judged, labels, strict=True)
-    )
+    pairs = zip([each.judgment for each in judged], labels, strict=True)
+    both = sum(judgment.consistent and judgment.winner == label for judgment, label in pairs)
     counts = json.loads((folder / "statistics.json").read_text())
     assert counts["correct_both"].startswith(f"{both} / {len(labels)}")

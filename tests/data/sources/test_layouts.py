@@ -31,9 +31,8 @@ def stream_with_rejects(paths, **options):
 
 def test_judgelm_rows_keep_the_line_ends_of_the_question(write):
     row = JUDGELM | {"answer1_model_id": "m", "answer2_model_id": "n", "reference": {"text": "r", "model": "t"}}
-    assert sample_of(write, row) == Sample(
-        id="7", question="\nq\n", answers=("a", "b"), reference="r", answer_models=("m", "n")
-    )
+    made = Sample(id="7", question="\nq\n", answers=("a", "b"), reference="r", answer_models=("m", "n"))
+    assert sample_of(write, row) == made
 
 
 @pytest.mark.parametrize(
@@ -49,9 +48,8 @@ def test_judgelm_rows_keep_the_line_ends_of_the_question(write):
     ],
 )
 def test_judgelm_labels(labelled, fields, scores, winner, reason):
-    assert labelled(JUDGELM | fields)[0].labels["7"] == Label(
-        sample_id="7", winner=winner, scores=scores, reason=reason
-    )
+    label = Label(sample_id="7", winner=winner, scores=scores, reason=reason)
+    assert labelled(JUDGELM | fields)[0].labels["7"] == label
 
 
 @pytest.mark.parametrize(
@@ -66,8 +64,7 @@ def test_the_label_made_with_a_reference_is_another_one(labelled):
     fields = {"score": [8, 6], "text": "8 6\nx", "score_w_reference": [2, 9], "text_w_reference": "2 9\n\ny"}
     bad = {"question_id": 8, "score": [8, 6], "text_w_reference": "error"}
     read, _ = labelled(JUDGELM | fields, JUDGELM | bad, with_reference=True)
-    assert read.labels == {"7": Label(sample_id="7", winner=2, scores=(2, 9), reason="y")}
-    assert read.unlabelled == 1
+    assert (read.labels, read.unlabelled) == ({"7": Label(sample_id="7", winner=2, scores=(2, 9), reason="y")}, 1)
 
 
 def test_a_file_without_any_label_is_an_error(labelled):
@@ -89,7 +86,7 @@ def test_a_file_without_any_label_is_an_error(labelled):
 )
 def test_rows_of_an_id_and_a_label_cannot_be_judged(labelled, fields, label):
     read, _ = labelled({"id": "1", **fields})
-    assert [(found.winner, found.scores, found.reason) for found in read.labels.values()] == [label]
+    assert [(each.winner, each.scores, each.reason) for each in read.labels.values()] == [label]
     assert read.samples == {}
     with pytest.raises(InputError, match=r"fields not recognised|rows have labels but no answers to judge"):
         SampleStream(["pairs.jsonl"])
@@ -187,8 +184,7 @@ def test_plain_rows(write, row, answers):
 def test_unknown_fields_of_plain_rows_are_metadata(write):
     row = PLAIN | {"metadata": {"kind": "k"}, "site": "x", "category": "c", "winner": 1, "answer_models": ["m", "n"]}
     sample = sample_of(write, row)
-    assert sample.metadata == {"kind": "k", "site": "x"}
-    assert (sample.category, sample.answer_models) == ("c", ("m", "n"))
+    assert (sample.metadata, sample.category, sample.answer_models) == ({"kind": "k", "site": "x"}, "c", ("m", "n"))
 
 
 @pytest.mark.parametrize(
@@ -205,37 +201,33 @@ def test_plain_labels(labelled, fields, label):
     assert labelled(PLAIN | fields)[0].labels == {"7": label}
 
 
-def outputs(model, *pairs):
-    return [{"instruction": name, "output": text, "generator": model} for name, text in pairs]
+def outputs(write, model, *pairs):
+    rows = [{"instruction": name, "output": text, "generator": model} for name, text in pairs]
+    return write(*rows, name=f"{model}.jsonl")
 
 
 def test_alpaca_eval_outputs_are_joined_by_instruction(write):
-    first = write(*outputs("m", ("x", "a"), ("y", "b")), name="m.jsonl")
-    second = write(*outputs("n", ("y", "c"), ("x", "d")), name="n.jsonl")
-    stream, samples, messages = stream_with_rejects([first, second])
-    assert [(s.question, s.answers, s.answer_models) for s in samples] == [
-        ("x", ("a", "d"), ("m", "n")),
-        ("y", ("b", "c"), ("m", "n")),
-    ]
+    paths = [outputs(write, "m", ("x", "a"), ("y", "b")), outputs(write, "n", ("y", "c"), ("x", "d"))]
+    stream, samples, messages = stream_with_rejects(paths)
+    assert [(sample.question, sample.answers) for sample in samples] == [("x", ("a", "d")), ("y", ("b", "c"))]
+    assert {sample.answer_models for sample in samples} == {("m", "n")}
     assert (stream.source.name, messages) == ("alpaca-eval", [])
 
 
 def test_outputs_without_partner_or_doubly_present_are_rejects(write):
-    first = write(*outputs("m", ("x", "a"), ("x", "b"), ("only 1", "c")), name="m.jsonl")
-    second = write(*outputs("n", ("x", "d"), ("only 2", "e"), ("x", "f")), name="n.jsonl")
-    rows = list(join_outputs(first, second))
+    first = outputs(write, "m", ("x", "a"), ("x", "b"), ("only 1", "c"))
+    rows = list(join_outputs(first, outputs(write, "n", ("x", "d"), ("only 2", "e"), ("x", "f"))))
     assert [row.data["output_2"] for row in rows if isinstance(row, Row)] == ["d"]
-    assert sorted(row.message for row in rows if not isinstance(row, Row)) == [
-        "m.jsonl:2: this instruction appears more than once in this file; keep only one output",
-        "m.jsonl:3: this instruction is not in n.jsonl",
-        "n.jsonl:2: this instruction is not in m.jsonl",
-        "n.jsonl:3: this instruction appears more than once in this file; keep only one output",
-    ]
+    messages = sorted(row.message.split(";")[0] for row in rows if not isinstance(row, Row))
+    twice = "this instruction appears more than once in this file"
+    assert messages[::3] == [f"m.jsonl:2: {twice}", f"n.jsonl:3: {twice}"]
+    other = "this instruction is not in"
+    assert messages[1:3] == [f"m.jsonl:3: {other} n.jsonl", f"n.jsonl:2: {other} m.jsonl"]
 
 
 def test_one_file_of_outputs_and_none_at_all_are_refused(write):
     with pytest.raises(InputError, match="give two files to join them"):
-        SampleStream([write(*outputs("m", ("x", "a")))])
+        SampleStream([outputs(write, "m", ("x", "a"))])
     with pytest.raises(ConfigError, match="no input; pass a file"):
         SampleStream([])
 
@@ -243,18 +235,12 @@ def test_one_file_of_outputs_and_none_at_all_are_refused(write):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (
-            {"question": "q", "answer_1": "a"},
-            '"answer_2" is missing; each row must contain question, answer_1',
-        ),
+        ({"question": "q", "answer_1": "a"}, '"answer_2" is missing; each row must contain question, answer_1'),
         (PLAIN | {"answer_1": 42}, '"answer_1": expected text, got the number 42; write it as "42"'),
         (PLAIN | {"answer_1": True}, '"answer_1": expected text, got true; write it as "true"'),
         (PLAIN | {"answer_1": None}, '"answer_1": expected text, got null or NaN; write "" for empty text'),
         (PLAIN | {"answer_1": ["x"]}, '"answer_1": expected text, got ["x"]; write it as one string'),
-        (
-            PLAIN | {"answer_1": "\ud800"},
-            '"answer_1": contains half a surrogate pair, which UTF-8 cannot encode; remove it',
-        ),
+        (PLAIN | {"answer_1": "\ud800"}, '"answer_1": contains half a surrogate pair'),
         (PLAIN | {"answers": []}, '"answers": expected a list of strings, got 0'),
         (PLAIN | {"answers": ["a", None]}, '"answers": expected a list of strings, but the list contains null'),
         (PLAIN | {"answer_models": ["m"]}, '"answer_models": expected 2 strings, got 1'),
@@ -280,7 +266,7 @@ def test_a_bad_field_is_a_reject_with_place_finding_and_way_out(write, row, mess
         ({"score": [True, 1]}, 'field "score": expected 2 finite numbers, got [true, 1]'),
         ({"score": 8}, 'field "score": expected 2 finite numbers, got the number 8'),
         ({"score_1": 8}, 'field "score_2": expected a finite number, got null'),
-        ({"winner": "C"}, 'field "winner": expected 1=first, 2=second, a side such as model_a, or tie, got "C"'),
+        ({"winner": "C"}, 'field "winner": expected 1=first, 2=second, a side such as'),
         ({"winner": [1]}, 'field "winner": expected 1, 2 or "tie", got [1]'),
         ({"winner": 1, "score": [1, 2]}, "winner 1 contradicts the scores 1 and 2; correct one"),
     ],
@@ -294,11 +280,9 @@ def test_a_bad_label_is_a_reject(labelled, fields, message):
 def test_unknown_fields_name_what_was_found_and_what_is_needed(write):
     with pytest.raises(InputError) as caught:
         SampleStream([write({"qestion": "q", "answer_1": "a", "answer_2": "b"})])
-    message = str(caught.value)
-    assert message.startswith('pairs.jsonl:1: fields not recognised: qestion, answer_1, answer_2; "qestion" looks like')
-    assert "nearest layout is plain" in message
-    assert "--column" in message
-    assert message.endswith("docs/formats.md")
+    assert str(caught.value).startswith("pairs.jsonl:1: fields not recognised: qestion, answer_1, answer_2; ")
+    hints = ('"qestion" looks like', "nearest layout is plain", "--column", "docs/formats.md")
+    assert [hint for hint in hints if hint not in str(caught.value)] == []
 
 
 def test_content_ids_depend_on_content_alone_and_repeats_are_kept(write):
@@ -328,11 +312,8 @@ def test_references_from_a_file_of_their_own(write):
     assert ([sample.reference for sample in samples], stream.references_used, len(messages)) == (["r"], 1, 1)
     with pytest.raises(ConfigError, match="cannot be combined with reference ignore"):
         SampleStream([path], references=references, reference="ignore")
-    row = {"id": 1, "reference": "r"}
-    for rows, finding in (
-        ([{"id": 1, "text": "r"}], "a reference row must"),
-        ([row, row], 'id "1" appears more than once'),
-    ):
+    twice = [{"id": 1, "reference": "r"}] * 2
+    for rows, finding in (([{"id": 1, "text": "r"}], "a reference row must"), (twice, 'id "1" appears more than once')):
         with pytest.raises(InputError, match=finding):
             SampleStream([path], references=write(*rows, name="r.jsonl"))
 
@@ -358,10 +339,9 @@ def test_groups_of_the_synthetic_world():
         Sample(id=name, question="q", answers=(), category="c", metadata={"kind": "k", "vices": each})
         for name, each in vices.items()
     ]
-    assert groups_of({sample.id: sample for sample in samples}) == {
-        "category": dict.fromkeys(vices, "c"), "kind": dict.fromkeys(vices, "k"),
-        "vice": {"1": "blunt / wordy", "2": "none / wordy"},
-    }  # fmt: skip
+    common = {"category": dict.fromkeys(vices, "c"), "kind": dict.fromkeys(vices, "k")}
+    groups = groups_of({sample.id: sample for sample in samples})
+    assert groups == common | {"vice": {"1": "blunt / wordy", "2": "none / wordy"}}
 
 
 def test_outputs_become_judgments_and_others_rejects(write):
@@ -373,9 +353,9 @@ def test_outputs_become_judgments_and_others_rejects(write):
     good, bad = read_results(path, parse_pair_original, on_reject=lambda reject: messages.append(reject.message))
     assert (good.sample_id, good.scores, good.verdict.winner, good.reason) == ("1", (8, 6), 1, "why")
     assert (bad.verdict, bad.failure.code, bad.shown[0].text) == (None, "off_grammar", "no idea")
-    assert [re.split(";|: exp", message)[0] for message in messages] == [
-        'pairs.jsonl:3: id "1" appears more than once in this file', "pairs.jsonl:4: no result", "pairs.jsonl:5: no id",
-    ]  # fmt: skip
+    twice = 'pairs.jsonl:3: id "1" appears more than once in this file'
+    reasons = [re.split(";|: exp", message)[0] for message in messages]
+    assert reasons == [twice, "pairs.jsonl:4: no result", "pairs.jsonl:5: no id"]
 
 
 @pytest.mark.parametrize(
@@ -398,6 +378,6 @@ def test_the_real_pandalm_baselines(shared_data, name, counts):
 def test_the_real_qlora_ratings_are_labels_without_answers_and_their_failures_no_labels(shared_data):
     files = sorted((shared_data / "qlora_ratings" / "relative-gpt-3.5").iterdir())
     sets = [read_labels(str(path)) for path in files]
-    assert [found.samples for found in sets] == [{}] * len(files)
-    assert sum(len(found.labels) + found.unlabelled for found in sets) == 14 * 80
-    assert sum(len(found.labels) for found in sets) > 1100
+    assert [each.samples for each in sets] == [{}] * len(files)
+    assert sum(len(each.labels) + each.unlabelled for each in sets) == 14 * 80
+    assert sum(len(each.labels) for each in sets) > 1100

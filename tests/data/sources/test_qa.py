@@ -1,152 +1,197 @@
-"""GSM8K, MMLU-Pro and extractive QA as benchmarks: answers with a known truth, pairs, and questions alone."""
+"""Question answering: published question files, EVOUNA's answers, and the types of answers."""
 
+import gzip
 import json
-from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from judgelm.data.labelled_set import read_labels
-from judgelm.errors import InputError
-from judgelm.studies.truth_file import AnswerTruth, PairTruth, by_sample, truth_from_row
-from tests.support import benchmark_files
+from judgelm.data.sources.answer_types import answer_type
+from judgelm.data.sources.importer import import_benchmark
+from judgelm.data.sources.qa import MODELS, read_qa
+from judgelm.errors import ConfigError, InputError
+from judgelm.parsing.short_answers import golds_of
+from tests.support.benchmark_files import published
+
+HOTPOT = {
+    "_id": "h1", "question": "Which city hosts the festival?", "answer": "Lyon", "type": "bridge",
+    "supporting_facts": [["Festival", 0]],
+    "context": [["Festival", ["It is held yearly.", " Lyon hosts it."]], ["Lyon", ["A city."]]],
+}  # fmt: skip
 
 
-def imported(name, *files):
-    """The result of an import, its rows and its lines of truth."""
-    done, rows = benchmark_files.imported(name, Path.cwd(), *files)
-    truth = Path("out.truth.jsonl")
-    return done, rows, [json.loads(line) for line in truth.read_text().splitlines()] if truth.exists() else []
+def gold(number="", spans=(), **date):
+    return {"number": number, "date": {"day": "", "month": "", "year": ""} | date, "spans": list(spans)}
 
 
-SOLVED = {
-    "question": "2 + 2?",
-    "ground_truth": "2 + 2 = <<2+2=4>>4\nA: 4",
-    "6b_finetuning": {"is_correct": False, "solution": "It is 5.\nA: 5"},
-    "175b_finetuning": {"is_correct": True, "solution": "A: 4"},
-}
+VALIDATED = [{"number": "", "spans": ["20 points"]}, {"number": "20", "spans": []}]
+PAIRS = [
+    {"query_id": "d1", "question": "How many points?", "answer": gold("20"), "validated_answers": VALIDATED},
+    {"query_id": "d2", "question": "Which teams played?", "answer": gold(spans=["Bears", "Lions"])},
+    {"query_id": "d3", "question": "When was the game?", "answer": gold(month="May", year="1990")},
+]
+DROP = {"nfl_1": {"passage": "The Bears won 20-13.", "qa_pairs": PAIRS}}
+ASKED = [
+    {"id": "q1", "question": "Who met?", "answers": [{"text": "Ann"}, {"text": "Bob"}]},
+    {"id": "q2", "question": "Who left first?", "answers": [{"text": "Ann", "answer_start": 0}]},
+]
+QUOREF = {"data": [{"title": "A tale", "paragraphs": [{"context": "Ann and Bob met.", "qas": ASKED}]}]}
 
 
-def test_gsm8ks_solutions_are_answers_with_a_known_truth(write):
-    _, rows, truth = imported("gsm8k", write(SOLVED))
-    assert [(row["id"], row["answer"], row["reference"]) for row in rows] == [
-        ("gsm8k-1/6b_finetuning", "It is 5.\nA: 5", "4"),
-        ("gsm8k-1/175b_finetuning", "A: 4", "4"),
-    ]
-    found = by_sample(truth_from_row(AnswerTruth, row, "truth") for row in truth)
-    one = found["gsm8k-1/175b_finetuning"]
-    assert (one.truth, one.agent, one.question, one.answer) == (True, "175b_finetuning", "gsm8k-1", "4")
-    assert not found["gsm8k-1/6b_finetuning"].truth
+def written(tmp_path, value, indent=None):
+    (tmp_path / "set.json").write_text(json.dumps(value, indent=indent), encoding="utf-8")
+    return str(tmp_path / "set.json")
 
 
-def test_gsm8ks_questions_alone_are_for_an_answering_run(write):
-    _, [row], truth = imported("gsm8k", write({"question": "2 + 998?", "answer": "2 + 998 = 1,000\n#### 1,000"}))
-    assert ("answer" in row, row["reference"], truth) == (False, "1000", [])
-    with pytest.raises(InputError, match="no final number after"):
-        imported("gsm8k", write({"question": "Who?", "answer": "Nobody."}))
+def test_paragraphs_become_one_context_and_evidences_mean_two_wiki(tmp_path):
+    [sample] = read_qa(written(tmp_path, [HOTPOT]))
+    assert (sample.id, sample.question, sample.reference, sample.answers) == ("h1", HOTPOT["question"], "Lyon", ())
+    context = "Festival: It is held yearly. Lyon hosts it.\n\nLyon: A city."
+    assert sample.metadata == {"data_set": "hotpotqa", "answer_type": "place", "context": context}
+    columns = HOTPOT | {"context": {"title": ["Lyon"], "sentences": [["A city."]]}, "evidences": []}
+    [sample] = read_qa(written(tmp_path, [columns]))
+    assert (sample.metadata["data_set"], sample.metadata["context"]) == ("2wiki", "Lyon: A city.")
 
 
-MMLU = {"question_id": 70, "category": "law", "question": "Which?", "options": ["x", "y", "z"], "answer": "B"}
-RIGHT, WRONG = "The answer is (B).", "The answer is (C)."
-OUTPUTS = {"m1": {"text": RIGHT, "l2": "B"}, "m2": {"text": WRONG, "l2": "C"}}
+@pytest.mark.parametrize("indent", [None, 2])
+def test_drops_passages_are_flattened(tmp_path, indent):
+    points, teams, day = read_qa(written(tmp_path, DROP, indent))
+    metadata = {"answer_type": "number", "context": "The Bears won 20-13.", "references": ["20", "20 points"]}
+    assert points.metadata == metadata | {"data_set": "drop"}
+    assert golds_of(points) == [("20",), ("20 points",)]
+    assert (teams.reference, golds_of(teams)) == ("Bears, Lions", [("Bears", "Lions")])
+    assert (day.id, day.reference, day.metadata["answer_type"]) == ("d3", "May 1990", "date")
 
 
-def test_mmlu_pros_outputs_of_several_models(write):
-    _, rows, truth = imported("mmlu-pro", write(MMLU | {"outputs": OUTPUTS}))
-    assert [row["id"] for row in rows] == ["mmlu-pro-70/m1", "mmlu-pro-70/m2"]
-    assert rows[0]["metadata"]["options"] == ["x", "y", "z"]
-    assert [(row["truth"], row["answer"]) for row in truth] == [(True, "B"), (False, "B")]
+def test_quorefs_answers_are_the_spans_of_one(tmp_path):
+    both, first = read_qa(written(tmp_path, QUOREF))
+    assert (both.metadata["data_set"], both.metadata["context"]) == ("quoref", "Ann and Bob met.")
+    assert golds_of(both) == [("Ann", "Bob")]
+    assert golds_of(first) == [("Ann",)]
+
+
+def test_rows_of_lines_and_gzipped_files_are_read(write, tmp_path):
+    lines = write(*(HOTPOT | {"_id": key} for key in ("h0", "h1", "h2")))
+    assert [sample.id for sample in read_qa(lines)] == ["h0", "h1", "h2"]
+    zipped = tmp_path / "drop.json.gz"
+    zipped.write_bytes(gzip.compress(json.dumps(DROP).encode()))
+    assert [sample.id for sample in read_qa(str(zipped))] == ["d1", "d2", "d3"]
+
+
+def test_a_flat_row_may_hold_a_prediction_and_its_type(write):
+    row = {"_id": 7, "question": "Why?", "gold_ans": 12.5, "answer_type": "Number"}
+    [sample] = read_qa(write(row | {"pred_answer": "12.5 km", "model": "m"}), "drop")
+    assert (sample.id, sample.reference, sample.answers, sample.answer_models) == ("7", "12.5", ("12.5 km",), ("m",))
+    assert (sample.metadata["answer_type"], sample.metadata["data_set"]) == ("number", "drop")
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "answer", "truth"),
+    ("change", "finding"),
     [
-        ("model_outputs", RIGHT, RIGHT, True),
-        ("model_outputs", "No idea.", "No idea.", False),  # the prediction is a guess: the text has no answer
-        ("generated_text", f"So it is y. {RIGHT}", f"So it is y. {RIGHT}", True),
-        # a base model goes on to invent questions
-        ("generated_text", f"{RIGHT}\n\nQuestion:\nWhich?\nAnswer: {WRONG}", RIGHT, True),
+        ({"answer": ""}, "no gold answer"),
+        ({"answer": None}, 'field "answer": expected text, or DROP'),
+        ({"question": 3}, 'field "question": expected text'),
+        ({"_id": None}, "no _id or id"),
+        ({"context": [["Lyon"]]}, 'field "context": expected text, or'),
+        ({"answer_type": "colour"}, 'field "answer_type": expected one of string'),
+        ({"data_set": "squad"}, 'field "data_set": expected one of hotpotqa'),
+        ({"answers": [3]}, 'field "answers": expected a list of objects'),
+        ({"answers_spans": {}}, "DROP's original JSON"),
+        ({"validated_answers": "x"}, 'field "validated_answers": expected a list'),
+        ({"_id": "good"}, None),
     ],
 )
-def test_mmlu_pros_published_results_name_the_model_in_the_file(write, field, text, answer, truth):
-    row = MMLU | {"answer_index": 1, "src": "s", "pred": "B", field: text}
-    _, [row], [known] = imported("mmlu-pro", write(row, name="model_outputs_Big-7B_5shots.json"))
-    assert (row["id"], row["answer_models"]) == ("mmlu-pro-70/Big-7B", ["Big-7B"])
-    assert (row["answer"], known["truth"]) == (answer, truth)
+def test_a_bad_row_is_named_with_its_place_and_the_others_are_read(write, change, finding):
+    path = write(HOTPOT | {"_id": "good"}, HOTPOT | change)
+    rejects = []
+    assert [sample.id for sample in read_qa(path, on_reject=rejects.append)] == ["good"]
+    assert (finding or '"good" appears more than once') in rejects[0].reason
+    assert rejects[0].message.startswith(f"{path}:2")
 
 
-def test_a_question_that_a_model_answers_twice_counts_once_and_the_first_answer_stands(write):
-    twice = write(*(MMLU | {"generated_text": text} for text in (RIGHT, WRONG)), name="model_outputs_m_5shots.json")
-    other = write(MMLU | {"generated_text": WRONG}, name="model_outputs_n_5shots.json")
-    done, rows, _ = imported("mmlu-pro", twice, other)
-    assert [(row["id"], row["answer"]) for row in rows] == [("mmlu-pro-70/m", RIGHT), ("mmlu-pro-70/n", WRONG)]
-    [reject] = done.rejects
-    assert reject.line == 2
-    assert "a second answer from m to question mmlu-pro-70; the first, in " in reject.reason
+def test_an_unknown_data_set_and_a_broken_nest_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="data set 'squad' not found"):
+        list(read_qa(written(tmp_path, [HOTPOT]), "squad"))
+    with pytest.raises(InputError, match="is in neither Quoref's nor DROP's format"):
+        list(read_qa(written(tmp_path, {"data": [{"paragraphs": [{}]}]})))
 
 
-def test_a_prediction_without_its_text_is_no_answer(write):
-    path = write(MMLU | {"pred": "B", "reply": RIGHT}, name="model_outputs_m_5shots.json")
-    with pytest.raises(InputError, match=r"expected model_outputs or generated_text, found the fields .*reply"):
-        imported("mmlu-pro", path)
-
-
-def test_mmlu_pros_pairs_have_a_right_and_a_wrong_answer_of_several_files(write):
-    files = [
-        write(MMLU | {"model_outputs": text}, name=f"model_outputs_{model}_5shots.json")
-        for model, text in (("m1", RIGHT), ("m2", WRONG))
-    ]
-    pair = {"question_id": 70, "model_a": "m2", "model_b": "m1", "label": "B"}
-    done, [row], truth = imported("mmlu-pro", *files, write(pair, pair | {"model_a": "m3"}))
-    assert (row["id"], row["winner"], row["answer_2"]) == ("mmlu-pro-70/m2/m1", 2, RIGHT)
-    assert by_sample(truth_from_row(PairTruth, one, "truth") for one in truth)[row["id"]].answer == "B"
-    assert "no output from m3 for mmlu-pro-70" in done.rejects[0].message
-
-
-def test_mmlu_pros_questions_alone_have_no_answers_and_a_gold_letter_of_their_options(write):
-    done, [row], truth = imported("mmlu-pro", write(MMLU, MMLU | {"question_id": 71, "answer": "D"}))
-    assert (row["reference"], "answer" in row, truth) == ("B", False, [])
-    assert "expected the letter of one of 3 options" in done.rejects[0].message
-
-
-HOTPOT = {"_id": "h1", "question": "Where?", "answer": "Paris", "context": [["France", ["Paris is its capital."]]]}
-DROP = {"passage": "It was 3.", "qa_pairs": [{"query_id": "d1", "question": "How many?", "answer": {"number": "3"}}]}
-
-
-def test_one_qa_set_is_not_taken_for_another_unless_its_rows_are_flat(write):
-    path = write({"history_1": DROP}, name="drop.json")
-    _, [row], _ = imported("drop", path)
-    assert row["reference"] == "3"
+def test_a_qa_set_is_not_mistaken_for_another_unless_its_rows_are_flat(imported):
+    _, [row, *_] = imported("drop", DROP, file="drop.json")
+    assert row["reference"] == "20"
     with pytest.raises(InputError, match="is in drop format, not quoref"):
-        imported("quoref", path)
+        imported("quoref", DROP, file="drop.json")
     flat = {"context": "One paragraph.\n\nAnother.", "pred_answer": "Lyon", "model": "m1"}
-    _, [row], _ = imported("drop", write(HOTPOT | flat))
+    _, [row] = imported("drop", HOTPOT | flat)
     assert (row["metadata"]["data_set"], row["answer"], row["answer_models"]) == ("drop", "Lyon", ["m1"])
     with pytest.raises(InputError, match="is in hotpotqa format, not drop"):
-        imported("drop", write(HOTPOT))
+        imported("drop", HOTPOT)
 
 
-def test_the_real_gsm8k(shared_data, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done, _, truth = imported("gsm8k", shared_data / "gsm8k" / "example_model_solutions.jsonl.gz")
-    assert (done.rows, done.truths, len(done.rejects)) == (4 * 1319, 4 * 1319, 0)
-    right = Counter(row["agent"] for row in truth if row["truth"])
-    assert right == {"6b_finetuning": 286, "175b_finetuning": 458, "6b_verification": 515, "175b_verification": 742}
-    done, _, _ = imported("gsm8k", shared_data / "gsm8k" / "test.jsonl")
-    assert (done.rows, done.truths) == (1319, 0)
-    assert not Path("out.truth.jsonl").exists()  # the earlier import's
+EVOUNA = {"question": "Who wrote it?", "golden_answer": "A. Author/The Author", "improper": False}
+EVOUNA |= {f"answer_{model}": f"By {model}." for model in MODELS}
+EVOUNA |= {f"judge_{model}": model != "fid" for model in MODELS}
 
 
-def test_the_real_mmlu_pro(shared_data, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    outputs = shared_data / "mmlu_pro" / "mmlu_pro_outputs_420.jsonl.gz"
-    done, _, truth = imported("mmlu-pro", outputs)
-    assert (done.rows, len(done.categories)) == (420 * 5, 14)
-    known = {row["id"]: row["truth"] for row in truth}
-    done, rows, _ = imported("mmlu-pro", outputs, shared_data / "mmlu_pro" / "pairs.jsonl")
-    assert (done.rows, done.rejects) == (1688, [])
-    for row in rows:
-        key, *models = row["id"].split("/")
-        # exactly one of the two is right, and it is the winner
-        assert [known[f"{key}/{model}"] for model in models] == [row["winner"] == 1, row["winner"] == 2]
-    assert len(read_labels("out.jsonl").labels) == 1688
+def test_each_models_answer_is_a_row(imported, tmp_path):
+    _, rows = imported("evouna", EVOUNA, file="NQ.json")
+    assert [row["id"] for row in rows] == [f"NQ-1-{model}" for model in MODELS]
+    assert (rows[0]["reference"], rows[0]["category"]) == ("A. Author", "NQ fid")
+    assert rows[0]["metadata"]["references"] == ["A. Author", "The Author"]
+    labels = read_labels(str(tmp_path / "out.jsonl")).labels
+    assert (labels["NQ-1-fid"].scores, labels["NQ-1-gpt4"].scores) == ((0.0,), (1.0,))
+
+
+def test_improper_questions_and_answers_without_a_verdict_are_rejects(imported):
+    done, rows = imported("evouna", EVOUNA, EVOUNA | {"improper": True}, EVOUNA | {"judge_gpt4": None}, file="NQ.json")
+    assert len(rows) == 9
+    reasons = " ".join(reject.reason for reject in done.rejects)
+    assert "marked as improper" in reasons
+    assert "the answer was not judged" in reasons
+
+
+def test_the_published_files(tmp_path):
+    done = import_benchmark("evouna", published("evouna", "EVOUNA/TQ.json"), tmp_path / "out.jsonl")
+    # 62 of 2,000 questions are improper
+    assert done.rows == 5 * 1938
+
+
+TABLE_5 = [  # the questions with a type in the paper
+    ("What profession did Willi Forst and Elmer Clifton share?", "job"),
+    ("What is Michael Nakasone job at the college prep school in Honolulu?", "job"),
+    ("What was the profession of the one who wrote a song on a 2005 album he collaborated on with Marc Predka?", "job"),
+    ("What date did the take over of Enniscorthy end?", "date"),
+    ("Why did the director of film The Obsessed Of Catule die?", "string"),
+    ("How many field goals between 25 and 40 yards were made?", "number"),
+    ("Who was involved in observing the natural progression of untreated syphilis in Alabama?", "name"),
+    ("Where was the place of burial of Amun-Her-Khepeshef's mother?", "place"),
+]
+OURS = [
+    ("What city is the university in?", "place"),
+    ("In which country was the director of the film born?", "place"),
+    ("What nationality is the performer of song Daddy, Come Home?", "place"),
+    ("What is the last name of the person who is friends with Cap'n Billau?", "name"),
+    ("Which player scored the longest touchdown?", "name"),
+    ("Michael J. Hunter replaced the lawyer who became the administrator of which agency??", "name"),
+    ("What is the date of birth of the composer of the song?", "date"),
+    ("What year was the stadium opened?", "year"),
+    ("Rejuvelac was invented by a practitioner born in which year?", "year"),
+    ("How much longer was the longest field goal?", "number"),
+    ("What percentage of the households had no car?", "number"),
+    ("What was the population of the county in 2010?", "number"),
+    ("What occupation do both men have?", "job"),
+    ("What does the narrator find beneath the floor?", "string"),
+]
+
+
+@pytest.mark.parametrize(("question", "expected"), [*TABLE_5, *OURS])
+def test_types_of_answers_by_question(question, expected):
+    assert answer_type(question, ("x",)) == expected
+
+
+def test_yes_and_no_answers_by_the_gold_answer():
+    assert answer_type("Which of the two films is longer?", ("Yes.",)) == "bool"
+    assert answer_type("Are both from the same country?", ("no",)) == "bool"
+    assert answer_type("Are both from the same country?") == "bool"
+    # a comparison that begins with a verb but is answered with a name is not a yes/no question
+    assert answer_type("Are the Beatles or the Kinks older?", ("the Kinks",)) == "string"

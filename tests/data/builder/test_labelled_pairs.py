@@ -1,10 +1,14 @@
-"""Rows for one answer, for several, and for chat, out of labelled pairs."""
+"""What becomes of a labelled pair: findings about its judgments, and rows for one answer, several, and chat."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judgelm.data.builder.options import build_options
 from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
+from judgelm.data.builder.reader import clean
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import get_template
@@ -18,9 +22,8 @@ def label_of(scores, reason=None):
 
 
 def pair_of(answers, plain=None, referenced=None, *, pair_id="7", question="q", reference="r", source="s", models=()):
-    sample = Sample(
-        id=pair_id, question=question, answers=answers, reference=reference, answer_models=models, category="c"
-    )
+    texts = {"question": question, "answers": answers, "reference": reference}
+    sample = Sample(id=pair_id, answer_models=models, category="c", **texts)
     return LabelledPair(sample=sample, plain=plain, referenced=referenced, source=source)
 
 
@@ -110,9 +113,8 @@ def test_rows_of_several_do_not_depend_on_the_pairs_order_and_use_no_answer_twic
 
 
 def test_derived_rows_read_back_as_samples_with_labels(labelled):
-    pairs = [
-        pair_of((f"a{n}", f"a{n + 1}"), label_of((5.0, 6.5)), label_of((7.0, 7.0)), pair_id=str(n)) for n in range(3)
-    ]
+    labels = label_of((5.0, 6.5)), label_of((7.0, 7.0))
+    pairs = [pair_of((f"a{n}", f"a{n + 1}"), *labels, pair_id=str(n)) for n in range(3)]
     [several] = multi_rows(pairs, seed=0, step=0.5)
     read, _ = labelled(single_row(pairs[0], seed=0), several)
     one, many = read.samples.values()
@@ -139,3 +141,56 @@ def test_a_chat_row_needs_scores_and_a_template_of_messages():
     assert list(chat_rows(pair_of(("one", "two"), Label(sample_id="", winner=1)), CHAT)) == []
     with pytest.raises(ConfigError, match="template judgelm-v1 is a plain-text template"):
         next(chat_rows(pair_of(("one", "two"), label_of((1.0, 2.0))), get_template("judgelm-v1")))
+
+
+FROM_WINNER = "scores made from the winner"
+GOOD = Label(sample_id="", winner=1, scores=(8.0, 6.0), reason="Assistant 1 is right.")
+
+
+def judged_pair(plain, referenced=None, *, answers=("a", "b")):
+    return pair_of(answers, plain, referenced)
+
+
+def cleaned(pair, winner_scores=None, **options):
+    repaired = []
+    values = {"inputs": ["x"], "out": "out", **options}
+    return clean(pair, build_options(values, "test"), winner_scores, repaired), repaired
+
+
+@pytest.mark.parametrize(
+    ("pair", "why"),
+    [
+        (judged_pair(None), "no judgment"),
+        (judged_pair(Label(sample_id="", winner=1)), "winner without scores"),
+        (judged_pair(Label(sample_id="", winner=2, scores=(0.0, 9.0))), "scores outside the scale"),
+        (judged_pair(replace(GOOD, reason="8 7\nFine.")), "score line and scores differ"),
+        (judged_pair(GOOD, answers=("a", "a")), "equal answers judged unequal"),
+    ],
+)
+def test_what_is_dropped_and_why(pair, why):
+    assert cleaned(pair) == (why, [])
+
+
+OFF_SCALE = Label(sample_id="", winner=2, scores=(0.0, 9.0))
+LOW = Label(sample_id="", winner=2, scores=(0.0, 1.0))
+WON, LOST, TIED = (Label(sample_id="", winner=winner) for winner in (1, 2, "tie"))
+TIE = Label(sample_id="", winner="tie", scores=(7.0, 7.0))
+CLIPPED = replace(TIE, scores=(1.0, 1.0))
+LEFT_OUT = "the judgment with reference left out: scores outside the scale"
+
+
+@pytest.mark.parametrize(
+    ("pair", "options", "plain", "referenced", "repaired"),
+    [
+        (judged_pair(GOOD, GOOD), {}, GOOD, GOOD, []),
+        (judged_pair(GOOD, OFF_SCALE), {}, GOOD, None, [LEFT_OUT]),
+        (judged_pair(LOW), {"out_of_scale": "clip"}, CLIPPED, None, ["scores clipped to the scale"]),
+        (judged_pair(WON), {"winner_scores": (8, 4, 6)}, replace(WON, scores=(8.0, 4.0)), None, [FROM_WINNER]),
+        (judged_pair(LOST), {"winner_scores": (8, 4, 6)}, replace(LOST, scores=(4.0, 8.0)), None, [FROM_WINNER]),
+        (judged_pair(TIED), {"winner_scores": (8, 4, 6)}, replace(TIED, scores=(6.0, 6.0)), None, [FROM_WINNER]),
+        (judged_pair(TIE, answers=("a", "a")), {}, TIE, None, []),
+    ],
+)
+def test_what_stays_and_what_is_repaired(pair, options, plain, referenced, repaired):
+    done, found = cleaned(pair, **options)
+    assert (done.plain, done.referenced, found) == (plain, referenced, repaired)
