@@ -1,4 +1,4 @@
-"""The whole app: keys, errors, metrics, concurrent clients and shutdown."""
+"""The whole app: keys, errors, metrics, request log, concurrent clients and shutdown."""
 
 import json
 import logging
@@ -6,11 +6,15 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
+from judgelm.errors import RunError
+from judgelm.serving.request_log import RequestLog
+from tests.support.jsonl_files import rows_of
 from tests.support.known_judge import quality
 from tests.support.served import CHAT, HeldEngine, connected, error_of, review, served, until
 from tests.support.writing_engine import WritingEngine
@@ -174,3 +178,65 @@ def test_sixty_four_clients_lose_and_mix_up_nothing():
     expected = {"requests": 1000, "answered": 1000, "errors": 0, "wrong": 0, "lost": 0, "exit_code": 0}
     report = json.loads(done.stdout)
     assert {name: report[name] for name in expected} == expected
+
+
+def logged(path, count, *, texts=False, ask):
+    with closing(RequestLog(path, texts=texts)) as log, served(request_log=log, chat=True) as server:
+        replies = ask(server)
+        until(lambda: path.exists() and len(rows_of(path)) == count)
+    return replies, rows_of(path)
+
+
+def test_each_request_has_a_line_and_its_id_in_the_reply(tmp_path):
+    def ask(server):
+        server.http.get("/healthz")  # probes come every few seconds and are left out
+        pair = {"question": "secret", "answer_1": "a", "answer_2": "b"}
+        judged = server.post(CHAT, review("secret")), server.post("/v1/judge", pair)
+        return [*judged, server.http.get("/secret?key=secret")]
+
+    replies, rows = logged(tmp_path / "log.jsonl", 3, ask=ask)
+    assert [row["id"] for row in rows] == [reply.headers["x-request-id"] for reply in replies]
+    names = ("method", "route", "status", "judge", "dialect", "error")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("POST", CHAT, 200, "judge", "vicuna-review", ""),
+        ("POST", "/v1/judge", 200, "judge", "", ""),
+        ("GET", "other", 404, "", "", "not_found"),
+    ]
+    assert all(row["prompt_tokens"] > 0 and row["completion_tokens"] > 0 for row in rows[:2])
+    assert all(row["ms"] > 0 for row in rows)
+    assert "secret" not in (tmp_path / "log.jsonl").read_text()
+
+
+def test_texts_are_logged_on_request(tmp_path):
+    stream = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "stream": True}
+
+    def ask(server):
+        return [server.post(CHAT, body) for body in (review("secret", "<one>\n"), stream)]
+
+    replies, rows = logged(tmp_path / "log.jsonl", 2, texts=True, ask=ask)
+    assert json.loads(rows[0]["request"]) == review("secret", "<one>\n")
+    assert [row["reply"] for row in rows] == [reply.text for reply in replies]
+
+
+def test_a_rotated_file_is_created_again(tmp_path):
+    path = tmp_path / "log.jsonl"
+
+    def ask(server):
+        server.http.get("/v1/models")
+        until(lambda: len(rows_of(path)) == 1)
+        path.rename(tmp_path / "log.jsonl.1")
+        server.http.get("/v1/models")
+
+    logged(path, 1, ask=ask)
+    assert len(rows_of(tmp_path / "log.jsonl.1")) == 1
+
+
+def test_requests_succeed_if_the_log_cannot_be_written(caplog):
+    with closing(RequestLog(Path("/dev/full"))) as log, served(request_log=log) as server:
+        assert [server.post(CHAT, review(question)).status_code for question in "ab"] == [200, 200]
+    assert any("/dev/full: [Errno 28]" in message for message in caplog.messages)
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(RunError, match=r"none/log\.jsonl: cannot write the request log"):
+        RequestLog(tmp_path / "none" / "log.jsonl")
