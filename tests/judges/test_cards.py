@@ -50,18 +50,19 @@ def test_the_card_of_a_named_judge_is_complete(name):
 
 # qwen-1.5b needs 6 GB on a CPU with bfloat16, 1.2 x 3.6 GB on a GPU
 @pytest.mark.parametrize(
-    ("memory", "cuda", "bfloat16", "name", "reason"),
+    ("memory", "cuda", "bfloat16", "name", "words"),
     [
-        *((*case, "qwen-1.5b", "no model is named") for case in ((6, 0, True), (1, 5, False))),
-        (5, 0, True, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 5.0 GB are free"),
-        (6, 0, False, "small-judge", "no model is named, and qwen-1.5b needs bfloat16 instructions"),
-        (1, 4, False, "small-judge", "no model is named, and qwen-1.5b needs 6 GB of memory but only 1.0 GB are free"),
+        *((6, 0, True, "qwen-1.5b", ""), (1, 5, False, "qwen-1.5b", "")),
+        (6, 0, False, "small-judge", "qwen-1.5b needs bfloat16 instructions"),
+        (5, 0, True, "small-judge", "qwen-1.5b needs 6 GB of memory but only 5.0 GB"),
+        (1, 4, False, "small-judge", "qwen-1.5b needs 6 GB of memory but only 1.0 GB"),
     ],
 )
-def test_the_default_follows_the_machine(memory, cuda, bfloat16, name, reason):
+def test_the_default_follows_the_machine(memory, cuda, bfloat16, name, words):
     machine = Machine(memory_bytes=memory * 10**9, cuda_bytes=cuda * 10**9, has_bfloat16=bfloat16)
     choice = default_choice(machine)
-    assert (choice.card.name, choice.reason[: len(reason)]) == (name, reason)
+    assert (choice.card.name, words in choice.reason) == (name, True)
+    assert choice.reason.startswith("no model is named")
 
 
 def test_the_default_of_this_machine(little_memory):
@@ -82,7 +83,7 @@ def test_a_judge_without_an_adapter_is_its_base(judge_cache, tiny_model):
 def test_without_a_name_the_small_judge_is_used_and_its_licence_noted(small_judge, judge_cache):
     with Judge(engine="transformers") as judge:
         assert judge.named.card.name == "small-judge"
-        assert judge.notes[0].startswith("small-judge 9.9: adapter under CC-BY-NC-4.0 (research use only")
+        assert all(words in judge.notes[0] for words in ("small-judge 9.9: ", "CC-BY-NC-4.0 (research use only"))
         described = judge.engine.describe()["model"]
         assert judge.compare("what is paris", "a big capital", "red").completion_tokens > 0
     assert described["judge"] == "small-judge"
@@ -128,7 +129,7 @@ def test_a_part_that_is_missing_or_from_another_judge_is_named(small_judge, judg
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ({"adapter": "mine"}, "small-judge is a named judge; pass the base model of mine as --model"),
+        ({"adapter": "mine"}, "small-judge is a named judge; .*mine as --model"),
         ({"engine": "scripted"}, "the scripted engine has no default judge"),
         ({"model": ""}, "the model name is empty"),
     ],

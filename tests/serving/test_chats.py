@@ -228,13 +228,12 @@ def test_a_disconnect_in_the_middle_stops_the_model():
 
 def test_a_chat_grows_word_by_word(writing):
     with reading(writing, CHAT, STREAM) as (reply, events):
-        assert reply.headers["x-judgelm-dialect"] == "none"
-        assert "ordinary chat" in reply.headers["x-judgelm-note"]
+        headers = reply.headers
+        assert (headers["x-judgelm-dialect"], "ordinary chat" in headers["x-judgelm-note"]) == ("none", True)
         opening, first = json.loads(next(events)), json.loads(next(events))
         assert opening["choices"][0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
         assert WORDS.startswith(text_of([first]))
-        assert text_of([first]) != WORDS
-        assert writing.handler.worker.in_flight == 1
+        assert (text_of([first]) == WORDS, writing.handler.worker.in_flight) == (False, 1)
         *rows, last = events
     rows = [opening, first, *map(json.loads, rows)]
     assert (text_of(rows), last) == (WORDS, "[DONE]")

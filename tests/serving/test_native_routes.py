@@ -38,6 +38,8 @@ def test_other_formats_are_read_as_in_a_batch():
     turns = [{"question": "q1", "answers": ["a1", "b1"]}, {"question": "q2", "answers": ["a2", "b2"]}]
     dialogue = read_task({"mode": "conversation", "turns": turns}).sample
     assert (judgelm.question, judgelm.answers) == ("q", ("a", "b"))
+    url = "data:image/png;base64,QQ=="
+    assert read_task({"question": "q", "answer": "a", "image": url}).sample.images == (url,)
     assert (dialogue.question, dialogue.answers, dialogue.metadata["turns"]) == ("q2", ("a2", "b2"), turns)
 
 
@@ -64,11 +66,6 @@ def test_other_formats_are_read_as_in_a_batch():
 def test_an_invalid_row_is_named(body, message):
     with pytest.raises(InputError, match=message):
         read_task(body)
-
-
-def test_images_in_data_urls_are_accepted():
-    url = "data:image/png;base64,QQ=="
-    assert read_task({"question": "q", "answer": "a", "image": url}).sample.images == (url,)
 
 
 def test_a_sample_is_checked_for_its_mode():

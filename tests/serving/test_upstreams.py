@@ -30,17 +30,17 @@ def in_front_of(*servers):
         process.communicate()
 
 
+def upstream():
+    return endpoint(ScriptedBackend(marker="### Response:"))
+
+
 def ask(url, number):
     return httpx.post(url + CHAT, json=review(f"q{number}"), timeout=60)
 
 
-def backend():
-    return ScriptedBackend(marker="### Response:")
-
-
 @pytest.mark.distributed
 def test_clients_do_not_notice_that_one_of_two_servers_goes_down():
-    with endpoint(backend()) as stays, endpoint(backend()) as goes, in_front_of(stays, goes) as (url, process):
+    with upstream() as stays, upstream() as goes, in_front_of(stays, goes) as (url, process):
         stays.delay_s = goes.delay_s = 0.01
         with ThreadPoolExecutor(8) as pool:
             futures = [pool.submit(ask, url, number) for number in range(160)]
@@ -63,7 +63,7 @@ def test_clients_do_not_notice_that_one_of_two_servers_goes_down():
 
 
 def test_without_an_upstream_requests_fail_and_the_server_stays():
-    with endpoint(backend()) as first, endpoint(backend()) as other, in_front_of(first, other) as (url, _):
+    with upstream() as first, upstream() as other, in_front_of(first, other) as (url, _):
         assert ask(url, 0).status_code == 200
         first.kill()
         other.kill()
@@ -93,7 +93,7 @@ class HeldBackend(ScriptedBackend):
 @pytest.mark.distributed
 def test_sigterm_with_twenty_requests_in_flight_loses_none():
     backend = HeldBackend()
-    with endpoint(backend) as upstream, in_front_of(upstream) as (url, process):
+    with endpoint(backend) as behind, in_front_of(behind) as (url, process):
         backend.gate.clear()
         pairs = [{"id": str(n), "question": f"q{n}", "answer_1": "a", "answer_2": "b"} for n in range(20)]
         with ThreadPoolExecutor(20) as pool:

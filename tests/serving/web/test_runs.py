@@ -32,6 +32,7 @@ def test_texts_are_joined_by_id(tmp_path):
     run = open_run(write_run(tmp_path / "run.jsonl", HASHED), texts)
     assert {key: sample.answers[0] for key, sample in run.samples.items()} == {"2": "first 2", "0": "first 0"}
     assert run.notes == ("1 of 3 judgments have no row with their id.",)
+    assert "Add the judged file" in open_run(tmp_path / "run.jsonl").notes[0]
 
 
 def test_the_texts_of_a_run_are_found_until_they_change(tmp_path):
@@ -41,11 +42,6 @@ def test_the_texts_of_a_run_are_found_until_they_change(tmp_path):
     assert open_run(tmp_path / "run.jsonl").samples.keys() == {"0", "1", "2"}
     write_pairs(tmp_path / "pairs.jsonl", SAMPLES[:2])
     assert open_run(tmp_path / "run.jsonl").samples == {}
-
-
-def test_a_run_without_texts_has_a_note(tmp_path):
-    run = open_run(write_run(tmp_path / "run.jsonl", HASHED))
-    assert "Add the judged file" in run.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +82,7 @@ def test_labels_and_texts_follow_the_judged_order(tmp_path):
     exchanged = [replace(sample, answers=sample.answers[::-1]) for sample in samples]
     run = open_run(write_run(tmp_path / "run.jsonl", HASHED[:2]), write_pairs(tmp_path / "pairs.jsonl", exchanged))
     assert [run.samples[sample.id].answers for sample in samples] == [sample.answers for sample in samples]
-    assert "2 of 2 rows list the answers in another order; judgelm reorders them." in run.notes
+    assert any("2 of 2 rows list the answers in another order" in note for note in run.notes)
     rows = [row | {"winner": 1} for row in rows_of(tmp_path / "pairs.jsonl")]
     write_rows(tmp_path / "labels.jsonl", rows)
     assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 2, "1": 2}
@@ -98,37 +94,23 @@ def test_labels_and_texts_follow_the_judged_order(tmp_path):
 NAMED = {"question": "Prompt", "answer_1": "Ours", "answer_2": "Theirs"}
 
 
-@pytest.fixture
-def named_columns(tmp_path):
-    """A table with custom column names, and its run."""
+def test_a_table_with_custom_column_names_is_opened_with_its_run_or_with_the_names(tmp_path):
     table = tmp_path / "pairs.csv"
     table.write_text("id,Prompt,Ours,Theirs,Urteil\n1,q,a,b,links\n2,q2,a,b,rechts\n")
     job = BatchJob(inputs=(str(table),), out=str(tmp_path / "run.jsonl"), reading=Reading(columns=NAMED))
     with Judge("8 6", engine="scripted") as judge:
         run_batch(job, judge.pairwise(), judge.engine, hooks=BatchHooks())
-    return table, tmp_path / "run.jsonl"
-
-
-def test_a_table_is_opened_by_the_names_of_its_run(named_columns):
-    table, path = named_columns
+    path = tmp_path / "run.jsonl"
     run = open_run(path)
     assert [sample.question for sample in run.samples.values()] == ["q", "q2"]
     options = " ".join(f"--column {name}={column}" for name, column in NAMED.items())
     assert run.notes == (f"{table}: read like the run, with {options}",)
-
-
-def test_an_uploaded_table_needs_its_names(named_columns):
-    table, path = named_columns
+    reading = Reading(columns=NAMED | {"winner": "Urteil"}, label_code={"links": 1, "rechts": 2})
+    assert read_winners(table, run, reading) == {"1": 1, "2": 2}
     path.with_name("run.run.json").unlink()
     with pytest.raises(InputError, match="--column question=prompt --column answer_1=Ours"):
         open_run(path, table)
     assert len(open_run(path, table, reading=Reading(columns=NAMED)).samples) == 2
-
-
-def test_labels_are_read_by_the_names_that_are_given(named_columns):
-    table, path = named_columns
-    reading = Reading(columns=NAMED | {"winner": "Urteil"}, label_code={"links": 1, "rechts": 2})
-    assert read_winners(table, open_run(path), reading) == {"1": 1, "2": 2}
 
 
 @pytest.fixture
@@ -191,8 +173,7 @@ def test_concurrent_writers_lose_no_label(labels):
             list(writers.map(lambda key: LabelFile(labels.path).put(key, 1), keys))
     finally:
         sys.setswitchinterval(patience)
-    assert labels.read() == dict.fromkeys(keys, 1)
-    assert list(labels.path.parent.glob("*.tmp")) == []
+    assert (labels.read(), list(labels.path.parent.glob("*.tmp"))) == (dict.fromkeys(keys, 1), [])
 
 
 def test_labels_of_other_pages_are_seen(run_file, labels):
@@ -224,8 +205,7 @@ def test_a_full_disk_refuses_the_label_and_keeps_the_others(small_disk):
     labels.path.write_text(json.dumps({"id": "a", "winner": 1}) + "\n")  # fills the disk
     with pytest.raises(RunError, match="cannot save the label: No space left on device"):
         labels.put("b", 2)
-    assert labels.read() == {"a": 1}
-    assert list(small_disk.iterdir()) == [labels.path]
+    assert (labels.read(), list(small_disk.iterdir())) == ({"a": 1}, [labels.path])
 
 
 def test_a_label_that_cannot_be_saved_is_not_set(run_file, labels):
