@@ -1,4 +1,4 @@
-"""Who may use a server: keys as owners, and the names by which a server without keys is used."""
+"""Who may use a server: API keys, exposure to other machines, and accepted host names."""
 
 import socket
 
@@ -6,12 +6,11 @@ import gradio
 import pytest
 from starlette.testclient import TestClient
 
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
 from judgelm.serving.access import EVERYONE, ApiKeys, KnownHosts
-from judgelm.serving.settings import check_exposure
+from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
 from judgelm.serving.web.web_app import web_app
-from tests.support.served import CHAT, error_of, review, served
-from tests.support.served import raw_reply as raw
+from tests.support.served import CHAT, error_of, raw_reply, review, served
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def refusal(known, host, origin=None):
     return error and error.status
 
 
-def test_an_owner_is_a_digest_of_the_key_in_whichever_header():
+def test_an_owner_is_a_digest_of_the_key_in_any_header():
     keys = ApiKeys(("sk-ann", "sk-ben"))
     ann = keys.owner([(b"authorization", b"Bearer sk-ann")])
     assert ann == keys.owner([(b"x-api-key", b"sk-ann")]) != keys.owner([(b"api-key", b"sk-ben")])
@@ -43,16 +42,15 @@ def test_an_owner_is_a_digest_of_the_key_in_whichever_header():
         *(("192.168.0.7", 421), ("rebound.test@localhost", 421), ("", 421), ("localhost, rebound.test", 421)),
     ],
 )
-def test_a_local_server_is_known_by_local_names_alone(host, status):
+def test_a_local_server_accepts_only_local_names(host, status):
     assert refusal(KnownHosts("127.0.0.1"), host) == status
 
 
-def test_a_server_for_all_addresses_is_known_by_addresses_and_allowed_names():
+def test_a_server_for_all_addresses_accepts_addresses_and_allowed_names():
     known = KnownHosts("0.0.0.0", ["Judge.Example.org"])
     for host in ("192.168.0.7:8000", "[fe80::1]", "judge.example.org.", socket.gethostname()):
         assert refusal(known, host) is None
-    assert refusal(known, "rebound.test") == 421
-    assert refusal(KnownHosts("::", ["*"]), "rebound.test") is None
+    assert (refusal(known, "rebound.test"), refusal(KnownHosts("::", ["*"]), "rebound.test")) == (421, None)
     with pytest.raises(ConfigError, match="--allowed-host http"):
         KnownHosts("::", ["http://judge"])
 
@@ -68,7 +66,7 @@ def test_pages_of_other_sites_are_refused(origin, status):
     assert refusal(KnownHosts("0.0.0.0"), "192.168.0.7:8000", origin) == status
 
 
-def test_a_server_without_keys_refuses_other_names_with_the_way_out_but_for_probes(server):
+def test_a_server_without_keys_refuses_other_names_except_for_probes(server):
     for path in ("/v1/models", "/v1/files", "/metrics", "/openapi.json", "/nowhere"):
         reply = server.http.get(path, headers={"Host": "rebound.test"})
         assert (reply.status_code, error_of(reply)["code"]) == (421, "unknown_host")
@@ -79,8 +77,7 @@ def test_a_server_without_keys_refuses_other_names_with_the_way_out_but_for_prob
 
 
 def test_a_page_of_another_site_cannot_post_blindly(server):
-    sent = {"Origin": "https://rebound.test", "Content-Type": "text/plain"}
-    reply = server.post(CHAT, review(), **sent)
+    reply = server.post(CHAT, review(), **{"Origin": "https://rebound.test", "Content-Type": "text/plain"})
     assert (reply.status_code, error_of(reply)["code"]) == (403, "foreign_origin")
 
 
@@ -93,11 +90,11 @@ def test_a_page_of_another_site_cannot_post_blindly(server):
     ],
     ids=["no host", "two hosts", "forwarded"],
 )
-def test_the_host_is_the_one_that_http_means(server, head, status):
-    assert raw(server, head).split(b" ")[1] == status
+def test_only_the_host_header_counts(server, head, status):
+    assert raw_reply(server, head).split(b" ")[1] == status
 
 
-def test_a_server_with_keys_is_used_by_any_name():
+def test_a_server_with_keys_accepts_any_name():
     with served(settings={"api_keys": ("sk-ann",)}) as server:
         sent = {"Host": "judge.test", "Origin": "https://other.test", "Authorization": "Bearer sk-ann"}
         assert server.http.get("/v1/models", headers=sent).status_code == 200
@@ -115,3 +112,38 @@ def test_the_page_without_a_password_refuses_other_names_and_sites():
         assert (reply.status_code, "judged text" in reply.text) == (status, False)
         assert "--allowed-host rebound.test" in reply.text
     assert TestClient(web_app(page, password="p")).get("/").status_code == 200  # the page that asks for the password
+
+
+def test_keys_come_from_options_file_and_environment(tmp_path, monkeypatch):
+    file = tmp_path / "keys.txt"
+    file.write_text("# ours\nsk-file\n\nsk-option\n")
+    monkeypatch.setenv("JUDGELM_API_KEYS", "sk-a, sk-b")
+    assert read_keys(["sk-option"], file) == ("sk-option", "sk-a", "sk-b", "sk-file")
+    file.write_text("# none\n")
+    with pytest.raises(InputError, match="no API keys"):
+        read_keys([], file)
+    with pytest.raises(InputError, match="cannot read"):
+        read_keys([], tmp_path / "missing.txt")
+    with pytest.raises(ConfigError, match="printable ASCII") as error:
+        read_keys(["sk secret"], None)
+    assert "secret" not in str(error.value) + repr(ServerSettings(model="m", api_keys=("secret",)))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.7", "judge.example.org"])
+def test_other_addresses_need_a_key_or_no_auth(host):
+    for own in ("127.0.0.1", "localhost", "::1"):
+        check_exposure(own, (), no_auth=False, way_out="add a key")
+    with pytest.raises(ConfigError, match="--no-auth"):
+        check_exposure(host, (), no_auth=False, way_out="add a key")
+    check_exposure(host, ("sk",), no_auth=False, way_out="add a key")
+    check_exposure(host, (), no_auth=True, way_out="add a key")
+    with pytest.raises(ConfigError, match="conflicts with"):
+        check_exposure(host, ("sk",), no_auth=True, way_out="add a key")
+
+
+def test_the_public_name_of_a_folder_has_no_path(tmp_path):
+    assert public_name(str(tmp_path / "judge"), "transformers") == str(tmp_path / "judge")  # a hub id, or nothing
+    (tmp_path / "judge").mkdir()
+    assert public_name(str(tmp_path / "judge"), "transformers") == "judge"
+    assert public_name("BAAI/JudgeLM-7B-v1.0", "vllm") == "BAAI/JudgeLM-7B-v1.0"
+    assert public_name("8 6", "scripted") == "scripted"

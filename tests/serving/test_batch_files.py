@@ -1,18 +1,16 @@
 """OpenAI's Batch API by its official client, and the same files through `judgelm-batch`."""
 
-import io
 import json
-import time
 from functools import partial
 
 import openai
 import pytest
 
 from tests.support.in_process import exit_code
+from tests.support.jsonl_files import rows_of as read_rows
 from tests.support.known_judge import quality
-from tests.support.served import review, served
+from tests.support.served import CHAT, review, served, until
 
-CHAT = "/v1/chat/completions"
 HELLO = {"model": "gpt-4", "messages": [{"role": "user", "content": "Hello."}]}
 VERDICT = f"{quality('one')} {quality('two')}"
 
@@ -25,27 +23,28 @@ def line(name, body, url=CHAT):
 def client():
     with (
         served(settings={"names": ("gpt-4",)}) as server,
-        openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as one,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client,
     ):
-        yield one
+        yield client
 
 
-def run_batch(client, text, endpoint=CHAT):
+def upload(client, text):
+    return client.files.create(file=("r.jsonl", text.encode()), purpose="batch")
+
+
+def run_batch(client, text):
     """Upload the requests and wait for the end of the batch."""
-    file = client.files.create(file=("requests.jsonl", io.BytesIO(text.encode())), purpose="batch")
-    batch = client.batches.create(input_file_id=file.id, endpoint=endpoint, completion_window="24h")
-    until = time.monotonic() + 60
-    while batch.status == "in_progress" and time.monotonic() < until:
-        time.sleep(0.05)
-        batch = client.batches.retrieve(batch.id)
-    return batch
+    name = upload(client, text).id
+    batch = client.batches.create(input_file_id=name, endpoint=CHAT, completion_window="24h")
+    until(lambda: client.batches.retrieve(batch.id).status != "in_progress", 60)
+    return client.batches.retrieve(batch.id)
 
 
 def rows_of(client, file_id):
     return [json.loads(row) for row in client.files.content(file_id).text.splitlines()]
 
 
-def test_requests_are_answered_and_errors_stand_in_a_file_of_their_own(client):
+def test_requests_are_answered_and_errors_are_in_a_separate_file(client):
     batch = run_batch(client, line("a", review()) + "\n" + line("b", HELLO) + line("c", review()))
     counts = batch.request_counts
     assert (batch.status, counts.total, counts.completed, counts.failed) == ("completed", 3, 2, 1)
@@ -69,14 +68,13 @@ def test_requests_are_answered_and_errors_stand_in_a_file_of_their_own(client):
         (line("a", {"model": "gpt-4", "input": "x"}, "/v1/responses"), f"endpoint {CHAT}"),
     ],
 )
-def test_a_file_that_is_none_fails_the_batch_with_its_line(client, text, finding):
+def test_an_invalid_file_fails_the_batch_and_names_the_line(client, text, finding):
     batch = run_batch(client, text)
-    assert batch.status == "failed"
-    assert finding in batch.errors.data[0].message
+    assert (batch.status, finding in batch.errors.data[0].message) == ("failed", True)
 
 
 def test_files_and_batches_are_listed_and_deleted(client):
-    file = client.files.create(file=("r.jsonl", io.BytesIO(line("a", review()).encode())), purpose="batch")
+    file = upload(client, line("a", review()))
     assert file.id in [each.id for each in client.files.list()]
     assert client.files.retrieve(file.id).bytes == file.bytes
     assert client.files.delete(file.id).deleted
@@ -88,42 +86,39 @@ def test_files_and_batches_are_listed_and_deleted(client):
     with pytest.raises(openai.NotFoundError):
         client.batches.retrieve("batch_x")
     with pytest.raises(openai.BadRequestError):
-        client.files.create(file=("r.jsonl", io.BytesIO(b"x")), purpose="fine-tune")
+        client.files.create(file=("r.jsonl", b"x"), purpose="fine-tune")
 
 
 @pytest.fixture
 def answer(tmp_path, capsys):
-    """Answer `requests.jsonl` by `judgelm-batch` with a scripted judge; its exit code, the results and what it said."""
+    """Answer requests by `judgelm-batch` with a scripted judge; the exit code, the results and the errors."""
 
-    def run(*options, reply="8 6\n"):
+    def run(requests, *options, reply="8 6\n"):
+        (tmp_path / "requests.jsonl").write_text(requests)
         command = (tmp_path / "requests.jsonl", "-o", tmp_path / "out.jsonl", "--engine", "scripted", "--model", reply)
         code = exit_code("judgelm-batch", *command, *options)
-        said = capsys.readouterr().err
-        rows = [json.loads(row) for row in (tmp_path / "out.jsonl").read_text().splitlines()]
-        return code, {row["custom_id"]: row["response"] for row in rows}, said
+        rows = read_rows(tmp_path / "out.jsonl") if (tmp_path / "out.jsonl").exists() else []
+        return code, {row["custom_id"]: row["response"] for row in rows}, capsys.readouterr().err
 
     return run
 
 
-def test_the_same_file_is_answered_without_a_server_and_resumed(answer, tmp_path):
-    requests = tmp_path / "requests.jsonl"
-    requests.write_text(line("a", review()))
-    code, results, _ = answer()
+def test_the_same_file_is_answered_without_a_server_and_resumed(answer):
+    code, results, _ = answer(line("a", review()))
     assert (code, results["a"]["status_code"]) == (0, 200)
-    requests.write_text(line("a", review()) + line("b", HELLO))
-    code, again, said = answer()
+    both = line("a", review()) + line("b", HELLO)
+    code, again, errors = answer(both)
     assert (code, again["a"], again["b"]["status_code"]) == (2, results["a"], 400)
-    assert "0 answered, 1 rejected, 1 answered before" in said
-    code, _, said = answer(reply="6 6\n")
-    assert (code, "contains results from a different judge" in said) == (1, True)
+    assert "0 answered, 1 refused, 1 before" in errors
+    code, _, errors = answer(both, reply="6 6\n")
+    assert (code, "holds results of another judge" in errors) == (1, True)
 
 
 @pytest.mark.parametrize("options", [("--mode", "single"), ("--reasons", "all"), ("--limit", "1"), ("--workers", "2")])
-def test_options_that_requests_do_not_take_are_refused(tmp_path, capsys, options):
-    (tmp_path / "requests.jsonl").write_text(line("a", review()))
-    command = (tmp_path / "requests.jsonl", "-o", tmp_path / "out.jsonl", "--engine", "scripted", "--model", "8 6")
-    assert exit_code("judgelm-batch", *command, *options) == 1
-    assert f"{options[0]} cannot be used with Batch API input" in capsys.readouterr().err
+def test_options_that_do_not_apply_to_requests_are_refused(answer, options):
+    code, results, errors = answer(line("a", review()), *options)
+    assert (code, results) == (1, {})
+    assert f"{options[0]} does not apply to Batch API input" in errors
 
 
 def test_prompts_of_the_users_own_are_answered(answer, tmp_path):
@@ -132,11 +127,9 @@ def test_prompts_of_the_users_own_are_answered(answer, tmp_path):
         "reply: {pair: {first: A, second: B}}\n"
     )
     body = {"model": "x", "messages": [{"role": "user", "content": "Q: Why? A: So. B: No. Better?"}]}
-    (tmp_path / "requests.jsonl").write_text(line("a", body))
-    assert answer()[0] == 2
-    code, results, _ = answer("--overwrite", "--prompts", tmp_path / "prompts.yaml")
-    assert code == 0
-    assert results["a"]["body"]["choices"][0]["message"]["content"] == "A"
+    assert answer(line("a", body))[0] == 2
+    code, results, _ = answer(line("a", body), "--overwrite", "--prompts", tmp_path / "prompts.yaml")
+    assert (code, results["a"]["body"]["choices"][0]["message"]["content"]) == (0, "A")
 
 
 CHEAP = line("a", HELLO)
@@ -146,28 +139,21 @@ CHEAP = line("a", HELLO)
 def shared():
     """Clients of two keys of one server, with room for 3,000 bytes each."""
     settings = {"api_keys": ("sk-ann", "sk-ben"), "names": ("gpt-4",), "max_files_bytes": 6000}
-    with served(settings=settings) as server:
-        clients = [
-            openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0) for key in settings["api_keys"]
-        ]
-        yield clients
-        for client in clients:
-            client.close()
-
-
-def upload(client, text):
-    return client.files.create(file=("r.jsonl", text.encode()), purpose="batch")
+    with (
+        served(settings=settings) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="sk-ann", max_retries=0) as ann,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="sk-ben", max_retries=0) as ben,
+    ):
+        yield ann, ben
 
 
 def test_files_and_batches_belong_to_their_key(shared):
     ann, ben = shared
     batch = run_batch(ann, line("a", review()) + line("b", HELLO))
     assert (batch.status, list(ben.files.list()), list(ben.batches.list())) == ("completed", [], [])
+    names = batch.input_file_id, batch.output_file_id, batch.error_file_id
     for attempt in (
-        *(
-            partial(ben.files.content, name)
-            for name in (batch.input_file_id, batch.output_file_id, batch.error_file_id)
-        ),
+        *(partial(ben.files.content, name) for name in names),
         partial(ben.files.retrieve, batch.input_file_id),
         partial(ben.files.delete, batch.output_file_id),
         partial(ben.batches.retrieve, batch.id),
@@ -179,7 +165,7 @@ def test_files_and_batches_belong_to_their_key(shared):
     assert len(list(ann.files.list())) == 3
 
 
-def test_a_key_that_has_filled_its_share_refuses_no_other(shared):
+def test_a_full_share_of_a_key_does_not_affect_others(shared):
     ann, ben = shared
     full = upload(ann, "x" * 2000)
     with pytest.raises(openai.RateLimitError, match="3,000 bytes"):
@@ -189,7 +175,7 @@ def test_a_key_that_has_filled_its_share_refuses_no_other(shared):
     assert upload(ann, "x" * 2000).bytes == 2000
 
 
-def test_results_count_and_a_batch_without_room_for_them_keeps_those_it_has(shared, monkeypatch):
+def test_results_count_and_a_batch_without_room_keeps_its_first_results(shared, monkeypatch):
     monkeypatch.setattr("judgelm.serving.batch_files.MAX_CONCURRENT", 1)
     batch = run_batch(shared[0], "".join(line(str(number), HELLO) for number in range(9)))
     assert (batch.status, batch.errors.data[0].code) == ("failed", "storage_full")
@@ -208,7 +194,7 @@ def test_the_number_of_files_is_limited_by_key(shared, monkeypatch):
     assert upload(shared[1], "x").bytes == 1
 
 
-def test_of_many_batches_the_last_are_kept(shared, monkeypatch):
+def test_only_the_last_batches_are_kept(shared, monkeypatch):
     monkeypatch.setattr("judgelm.serving.batch_files._MAX_BATCHES", 2)
     first, *rest = [run_batch(shared[0], CHEAP) for _ in range(3)]
     assert {batch.id for batch in rest} == {batch.id for batch in shared[0].batches.list()}
@@ -220,7 +206,7 @@ def test_of_many_batches_the_last_are_kept(shared, monkeypatch):
     "field",
     [{"metadata": {"a": "x" * 600}}, {"metadata": {str(n): "" for n in range(17)}}, {"completion_window": "1h"}],
 )
-def test_what_a_batch_keeps_of_its_request_is_bounded(client, field):
+def test_the_metadata_and_window_of_a_batch_are_limited(client, field):
     request = {"input_file_id": upload(client, CHEAP).id, "endpoint": CHAT, "completion_window": "24h"} | field
     with pytest.raises(openai.BadRequestError, match=next(iter(field))):
         client.batches.create(**request)

@@ -1,5 +1,6 @@
-"""One engine, many who wait: nothing is lost, nothing judged twice, nobody waits for ever."""
+"""One engine shared by many clients: no request is lost or judged twice, and nobody waits forever."""
 
+import asyncio
 import threading
 from concurrent.futures import CancelledError
 
@@ -8,9 +9,10 @@ import pytest
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import EngineError, InputError, ShutdownError
 from judgelm.modes import Pairwise
-from judgelm.records import Sample
-from judgelm.serving.engine_worker import EngineWorker
+from judgelm.records import Judgment, Sample
+from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from tests.support.served import until
+from tests.support.writing_engine import WritingEngine
 
 
 def sample(number):
@@ -46,35 +48,34 @@ def gate():
 
 @pytest.fixture
 def worker(gate):
-    one = EngineWorker(Gated({"*": "8 6\n"}, gate), max_queue=20)
-    yield one
+    worker = EngineWorker(Gated({"*": "8 6\n"}, gate), max_queue=20)
+    yield worker
     gate.set()
-    one.close()
+    worker.close()
 
 
 def ask(worker, number, key=None):
     return worker.submit(lambda: Pairwise()(sample(number)), key=key)
 
 
-def test_everyone_gets_their_own_judgment(worker, gate):
+def test_each_client_gets_its_own_judgment(worker, gate):
     futures = [ask(worker, number) for number in range(20)]
     gate.set()
-    assert [one.result(5).sample_id for one in futures] == [str(number) for number in range(20)]
-    assert worker.counts.answered == 20
-    assert worker.in_flight == 0
+    assert [future.result(5).sample_id for future in futures] == [str(number) for number in range(20)]
+    assert (worker.counts.answered, worker.in_flight) == (20, 0)
 
 
 def test_the_same_question_in_flight_is_judged_once(worker, gate):
     futures = [ask(worker, 1, key="same") for _ in range(5)]
     gate.set()
-    assert {one.result(5).scores for one in futures} == {(8.0, 6.0)}
+    assert {future.result(5).scores for future in futures} == {(8.0, 6.0)}
     assert worker.engine.asked == 1
     assert (worker.counts.submitted, worker.counts.joined, worker.counts.answered) == (5, 4, 1)
     assert ask(worker, 1, key="same").result(5).scores == (8.0, 6.0)
     assert worker.engine.asked == 2  # answered before, so it is judged anew
 
 
-def test_who_leaves_takes_the_flow_along_unless_another_waits(worker, gate):
+def test_a_cancelled_flow_is_dropped_unless_another_client_waits(worker, gate):
     alone, first, second = ask(worker, 1), ask(worker, 2, key="two"), ask(worker, 2, key="two")
     until(lambda: worker.engine.asked == 2)
     alone.cancel()
@@ -82,13 +83,12 @@ def test_who_leaves_takes_the_flow_along_unless_another_waits(worker, gate):
     until(lambda: worker.engine.aborted)
     gate.set()
     assert second.result(5).sample_id == "2"
-    assert worker.counts.dropped == 1
-    assert worker.engine.aborted == ["0:0"]
+    assert (worker.counts.dropped, worker.engine.aborted) == (1, ["0:0"])
     with pytest.raises(CancelledError):
         alone.result(0)
 
 
-def test_one_flow_that_breaks_harms_no_other(worker, gate):
+def test_a_flow_that_fails_does_not_affect_others(worker, gate):
     gate.set()
     lacking = Sample(id="x", question="q", answers=("only one",))
 
@@ -109,7 +109,7 @@ def test_closing_finishes_what_is_in_flight(gate):
     futures = [ask(worker, number) for number in range(3)]
     threading.Timer(0.2, gate.set).start()
     assert worker.close(finish_s=5) == 0
-    assert all(one.result(0).scores == (8.0, 6.0) for one in futures)
+    assert all(future.result(0).scores == (8.0, 6.0) for future in futures)
     with pytest.raises(ShutdownError, match="shutting down"):
         ask(worker, 4)
 
@@ -127,3 +127,21 @@ def test_a_broken_engine_leaves_nobody_waiting():
     with pytest.raises(EngineError, match="fell off the bus"):
         ask(worker, 2)
     worker.close()
+
+
+REASON = "The first answer is shorter and says all that was asked for, so it is the better one."
+
+
+def test_a_reason_is_streamed():
+    worker = EngineWorker(WritingEngine(lambda prompt: REASON if prompt.prefill else "8 6"))
+
+    async def steps():
+        return [step async for step in stream_flow(worker, lambda: Pairwise(reasons="all")(sample(1)))]
+
+    *replies, last = asyncio.run(steps())
+    worker.close()
+    reasons = [reply for step in replies for reply in step if reply.reason]
+    assert len({reply.text for reply in reasons}) > 1
+    assert all(REASON.startswith(reply.text) for reply in reasons)
+    assert {reply.line for reply in reasons} == {"8 6"}
+    assert (type(last), type(last.result), last.result.reason) == (Finished, Judgment, REASON)

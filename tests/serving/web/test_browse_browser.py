@@ -16,17 +16,12 @@ HOSTILE = f"c {TAKE_OVER}"
 def files(tmp_path_factory):
     """A run with a flip, a failure and a hostile item, what it judged, and another judge's run."""
     folder = tmp_path_factory.mktemp("runs")
-    judgments = [
-        pair_judgment("a", 1, swapped=(6.0, 8.0)),
-        pair_judgment("b", 2, swapped=(8.0, 6.0)),
-        pair_judgment(HOSTILE, "tie", reason=TAKE_OVER),
-        failed_judgment("d"),
-    ]
+    flipping = [pair_judgment("a", 1, swapped=(6.0, 8.0)), pair_judgment("b", 2, swapped=(8.0, 6.0))]
+    judgments = [*flipping, pair_judgment(HOSTILE, "tie", reason=TAKE_OVER), failed_judgment("d")]
+    hostile = dict.fromkeys(("question", "reference", "category"), TAKE_OVER) | {"answers": (TAKE_OVER, "b")}
     samples = [
-        pair_sample("a", category="math"),
-        pair_sample("b", category="code"),
-        pair_sample(HOSTILE, question=TAKE_OVER, answers=(TAKE_OVER, "b"), reference=TAKE_OVER, category=TAKE_OVER),
-        pair_sample("d"),
+        *(pair_sample("a", category="math"), pair_sample("b", category="code")),
+        *(pair_sample(HOSTILE, **hostile), pair_sample("d")),
     ]
     others = [pair_judgment("a", 1), pair_judgment("b", 1), pair_judgment(HOSTILE, 1, reason=TAKE_OVER)]
     return {
@@ -48,7 +43,7 @@ def url_with_runs(serve_judge, files):
 
 @pytest.fixture
 def page(url, page_at, files):
-    """The files uploaded and opened."""
+    """The files are uploaded and opened."""
     page = page_at(url)
     upload_and_open(page, files)
     return page
@@ -75,10 +70,6 @@ def upload(page, element, path):
 def reload(page):
     page.wait_for_timeout(1000)  # Gradio reports streams that a reload cuts off as errors; let them end
     page.reload()
-
-
-def listed(page):
-    return page.locator("#browse-items input").evaluate_all("inputs => inputs.map(input => input.value)")
 
 
 def has(page, element, text):
@@ -166,10 +157,8 @@ def test_judgments_are_hidden_by_default_and_the_agreement_grows_with_labels(pag
     has(page, "browse-progress", "2 labels: agreement 100.0\u00a0%")
     page.keyboard.press("2")
     has(page, "browse-progress", "3 labels: agreement 66.7\u00a0%")
-    curve = page.locator(
-        "#browse-findings svg[aria-label^='Agreement with your labels by number of labels. After 3 labels']"
-    )
-    curve.wait_for()
+    label = "Agreement with your labels by number of labels. After 3 labels"
+    page.locator(f"#browse-findings svg[aria-label^='{label}']").wait_for()
     has(page, "browse-findings", "run.jsonl compared with your labels: agreement 66.7")
     has(page, "browse-findings", "other.jsonl compared with your labels: agreement 66.7")  # 1 1 1 against labels 1 1 2
     assert page.locator("#browse-judgment .jl-verdict").count() == 0  # the fourth is not labelled

@@ -1,11 +1,24 @@
-"""Filters, positions and labels."""
+"""Browsing a run: filters, positions, labels, agreement with them and with another judge, and exports."""
+
+import json
+import re
 
 import pytest
 
+from judgelm.cli.evaluation import score
+from judgelm.cli.options import ScoringOptions
 from judgelm.errors import InputError
 from judgelm.records import GradeVerdict, Judgment, Shown
-from judgelm.serving.web.browse_state import PAGE, Filter, start_browsing, verdict_counts
-from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, run_of
+from judgelm.serving.web.browse_state import PAGE, Filter, item_lines, label_lines, start_browsing, verdict_counts
+from judgelm.serving.web.label_agreement import (
+    MAX_POINTS,
+    agreement_growth,
+    agreement_html,
+    evaluate_labels,
+    judge_agreement,
+    progress_html,
+)
+from tests.support.judged_items import failed_judgment, pair_judgment, pair_sample, run_of, write_run
 
 
 @pytest.fixture
@@ -74,12 +87,8 @@ def test_a_label_is_set_and_the_next_item_shown(browsing):
 
 
 def test_only_pairs_can_be_labelled():
-    grade = Judgment(
-        sample_id="g",
-        mode="single",
-        verdict=GradeVerdict(score=7.0),
-        shown=(Shown(order=(0,), text="7", scores=(7.0,)),),
-    )
+    shown = Shown(order=(0,), text="7", scores=(7.0,))
+    grade = Judgment(sample_id="g", mode="single", verdict=GradeVerdict(score=7.0), shown=(shown,))
     browsing = start_browsing(run_of(grade, pair_judgment("a", 1)))
     with pytest.raises(InputError, match="not a pair"):
         browsing.labelled(1)
@@ -88,12 +97,84 @@ def test_only_pairs_can_be_labelled():
 
 
 def test_two_runs_without_a_common_id_are_refused():
+    first, other = (run_of(pair_judgment(key, 1), name=f"{key}.jsonl") for key in "ab")
     with pytest.raises(InputError, match=r"b.jsonl and a.jsonl have no ids"):
-        start_browsing(
-            run_of(pair_judgment("a", 1), name="a.jsonl"), other=run_of(pair_judgment("b", 1), name="b.jsonl")
-        )
+        start_browsing(first, other=other)
 
 
 def test_the_overview_counts_all_items(browsing):
     expected = {"1": 1, "2": 1, "tie": 1, "failed": 2, "judged in both orders": 2, "flip with the order": 1}
     assert verdict_counts(browsing.filtered(Filter(verdict="1"))) == expected
+
+
+def test_agreement_has_n_and_interval():
+    judgments = [pair_judgment(str(number), 1) for number in range(4)] + [failed_judgment("4")]
+    labels = {"0": 1, "1": 1, "2": 1, "3": 2, "4": 1}
+    lines = agreement_html(start_browsing(run_of(*judgments), labels=labels), blind=True)
+    # 3 of the 4 judged pairs; the failed one is counted separately, not as a tie
+    for part in ("75.0\u00a0% of 4 pairs (95 % interval", "1 of 5 judgments failed", "only 4 pairs"):
+        assert part in lines
+
+
+def test_the_comparison_uses_items_with_two_verdicts():
+    first = run_of(*(pair_judgment(str(number), 1 + number % 2) for number in range(6)), name="first.jsonl")
+    others = [pair_judgment(str(number), 1) for number in range(4)] + [failed_judgment("4"), pair_judgment("x", 1)]
+    lines = judge_agreement(start_browsing(first, other=run_of(*others, name="second.jsonl")))
+    # shared: 0 to 4; 5 only in the first, x only in the second; of 0 to 3 the same in 0 and 2
+    assert re.search("5 items in common; 1 items .*first run and 1 only in the second", lines[0])
+    assert "50.0\u00a0% of the 4 items" in lines[1]
+    assert lines[2].startswith("Cohen's kappa 0.00")  # expected by chance: 1/2 too
+
+
+@pytest.mark.parametrize("with_texts", [True, False])
+def test_eval_reads_exported_labels(tmp_path, with_texts):
+    judgments = [pair_judgment(str(number), 1) for number in range(3)]
+    samples = [pair_sample(str(number), reference="r", category="c") for number in range(3)] if with_texts else []
+    browsing = start_browsing(run_of(*judgments, samples=samples), labels={"0": 1, "1": 2, "2": "tie"})
+    labels = tmp_path / "labels.jsonl"
+    labels.write_bytes(b"".join(label_lines(browsing)))
+    options = ScoringOptions(
+        judgments=write_run(tmp_path / "run.jsonl", judgments), labels=labels, protocol="judgelm",
+        failures=None, order_rule=None, tie_threshold=None, label_reference="auto", parser="judgelm", scale="1-10",
+        bootstrap=100, seed=0,
+    )  # fmt: skip
+    scored = score(options)
+    assert {key: label.winner for key, label in scored.labelled.labels.items()} == {"0": 1, "1": 2, "2": "tie"}
+    assert scored.evaluation.counts.joined == 3
+    assert len(scored.labelled.samples) == (3 if with_texts else 0)
+
+
+def test_the_listed_items_are_exported():
+    judgments = [pair_judgment("0", 1), pair_judgment("1", 2), failed_judgment("2")]
+    other = run_of(pair_judgment("1", 1), name="other.jsonl")
+    run = run_of(*judgments, samples=[pair_sample("1", category="math")])
+    browsing = start_browsing(run, other=other, labels={"1": "tie"})
+    [row] = [json.loads(line) for line in item_lines(browsing.filtered(Filter(verdict="2")))]
+    expected = {"id": "1", "verdict": {"kind": "pair", "winner": 2}, "other_verdict": "1", "label": "tie"}
+    expected |= {"question": "question 1", "answers": ["first 1", "second 1"], "category": "math"}
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_without_labels_there_is_no_agreement():
+    browsing = start_browsing(run_of(pair_judgment("0", 1)))
+    for page in (agreement_html(browsing, blind=True), progress_html(browsing)):
+        assert "No labels yet" in page
+
+
+def growth_of(judgments, labels):
+    run = run_of(*judgments)
+    return agreement_growth(list(labels), evaluate_labels(start_browsing(run, labels=labels), run), {})
+
+
+def test_each_label_adds_a_point_and_failures_add_none():
+    judgments = [pair_judgment("a", 1), failed_judgment("b"), pair_judgment("c", 1), pair_judgment("d", 1)]
+    growth = growth_of(judgments, {"c": 1, "b": 1, "a": 2, "d": 1})
+    # in the order of the labels c is right, b failed, a is wrong, d is right
+    assert [(each.n, each.value) for each in growth] == [(1, 1.0), (2, 0.5), (3, pytest.approx(2 / 3))]
+    assert growth[0].low == pytest.approx(0.2065, abs=1e-3)  # Wilson's of 1 in 1: 1 / (1 + 1.96^2)
+
+
+def test_many_labels_are_thinned_and_end_with_the_last():
+    judgments = [pair_judgment(str(index), 1) for index in range(101)]
+    growth = growth_of(judgments, {each.sample_id: 1 for each in judgments})
+    assert (len(growth) <= MAX_POINTS, growth[-1].n) == (True, 101)

@@ -35,23 +35,29 @@ def url(engine, serve_judge):
     return serve_judge(judge)
 
 
+@pytest.fixture
+def page(url, page_at):
+    return page_at(url)
+
+
 def fill(page, **texts):
     for name, text in texts.items():
         page.locator(f"#{name.replace('_', '-')} textarea").fill(text)
 
 
-def fill_pair(page, text="a"):
-    fill(page, pair_question_field=text, pair_answer_1=text, pair_answer_2="b", pair_reference=text)
+def judge_pair(page, text=None):
+    """Judge the texts of the page, or a pair with this text."""
+    if text is not None:
+        fill(page, pair_question_field=text, pair_answer_1=text, pair_answer_2="b", pair_reference=text)
+    page.locator("#pair-judge").click()
 
 
 def tab(page, name):
     page.get_by_role("tab", name=name).click()
 
 
-def test_the_reason_of_a_pair_is_streamed(url, page_at, engine):
-    page = page_at(url)
-    fill_pair(page)
-    page.locator("#pair-judge").click()
+def test_the_reason_of_a_pair_is_streamed(page, engine):
+    judge_pair(page, "a")
     growing = page.locator("#pair-judgment .jl-writing .jl-raw")
     growing.wait_for()
     first = growing.inner_text()
@@ -64,10 +70,8 @@ def test_the_reason_of_a_pair_is_streamed(url, page_at, engine):
     assert growing.count() == 0
 
 
-def test_a_judgment_can_be_discussed(url, page_at):
-    page = page_at(url)
-    fill_pair(page)
-    page.locator("#pair-judge").click()
+def test_a_judgment_can_be_discussed(page):
+    judge_pair(page, "a")
     page.locator("#pair-talk").wait_for()
     question = page.locator("#pair-question textarea")
     question.fill("Why?")
@@ -82,8 +86,7 @@ def test_a_judgment_can_be_discussed(url, page_at):
     page.locator("#pair-log").get_by_text("Since it is shorter.").wait_for(state="hidden")
 
 
-def test_the_page_opens_with_an_example(url, page_at):
-    page = page_at(url)
+def test_the_page_opens_with_an_example(page):
     assert page.locator("#pair-question-field textarea").input_value() == "What is the capital of Australia?"
     note = page.locator("#pair-example")
     label = note.get_by_text("Canberra is the capital")
@@ -91,15 +94,13 @@ def test_the_page_opens_with_an_example(url, page_at):
     page.locator("#pair-judge").click()
     shown = page.locator("#pair-judgment")
     shown.get_by_text("A tie, because the orders disagree.").wait_for()
-    assert shown.get_by_text("Answer 1 shown first").is_visible()
-    assert shown.get_by_text("Answer 2 shown first").is_visible()
-    assert shown.get_by_text("Why this verdict may be wrong").is_visible()
+    for text in ("Answer 1 shown first", "Answer 2 shown first", "Why this verdict may be wrong"):
+        assert shown.get_by_text(text).is_visible(), text
     note.get_by_text("Label", exact=True).click()
     label.wait_for()
 
 
-def test_another_example_clears_the_judgment(url, page_at):
-    page = page_at(url)
+def test_another_example_clears_the_judgment(page):
     page.locator("#pair-judge").click()
     page.locator("#pair-talk").wait_for()
     page.locator("#pair-another").click()
@@ -115,12 +116,10 @@ def test_another_example_clears_the_judgment(url, page_at):
     page.locator("#pair-example").get_by_text("Example 2 of 60").wait_for()
 
 
-def test_stop_ends_a_judgment(url, page_at, engine):
-    page = page_at(url)
-    fill_pair(page)
+def test_stop_ends_a_judgment(page, engine):
     engine.pause = True
     try:
-        page.locator("#pair-judge").click()
+        judge_pair(page, "a")
         page.locator("#pair-judgment .jl-busy").wait_for()
         page.locator("#pair-stop").click()
         page.locator("#pair-judgment .jl-busy").wait_for(state="hidden")
@@ -130,10 +129,8 @@ def test_stop_ends_a_judgment(url, page_at, engine):
     assert page.locator("#pair-judgment .jl-verdict").count() == 0
 
 
-def test_hostile_texts_are_not_rendered(url, page_at):
-    page = page_at(url)
-    fill_pair(page, TAKE_OVER)
-    page.locator("#pair-judge").click()
+def test_hostile_texts_are_not_rendered(page):
+    judge_pair(page, TAKE_OVER)
     page.locator("#pair-talk").wait_for()
     fill(page, pair_question=f"Why? {TAKE_OVER}")
     page.locator("#pair-ask").click()
@@ -143,8 +140,7 @@ def test_hostile_texts_are_not_rendered(url, page_at):
     assert page.locator("#pair-judgment img, #pair-log img, #pair-judgment script, #pair-log script").count() == 0
 
 
-def test_a_single_answer_with_reference_and_without(url, page_at):
-    page = page_at(url)
+def test_a_single_answer_with_reference_and_without(page):
     tab(page, "Single answer")
     fill(page, single_question="q", single_answer="a")
     page.locator("#single-judge").click()
@@ -159,10 +155,9 @@ def test_a_single_answer_with_reference_and_without(url, page_at):
     shown.locator(".jl-verdict").wait_for()
 
 
-def test_a_judge_with_vision_gets_the_image(url, page_at, tmp_path):
+def test_a_judge_with_vision_gets_the_image(page, tmp_path):
     from tests.support.tiny_vision import write_image
 
-    page = page_at(url)
     tab(page, "Image")
     page.locator("#image-judge").click()  # the example
     page.locator("#image-judgment .jl-verdict").wait_for()
@@ -176,8 +171,7 @@ def test_a_judge_with_vision_gets_the_image(url, page_at, tmp_path):
     page.locator("#image-judgment .jl-verdict").wait_for()
 
 
-def test_a_pair_is_judged_by_keyboard_alone(url, page_at):
-    page = page_at(url)
+def test_a_pair_is_judged_by_keyboard_alone(page):
     page.locator("#pair-question-field textarea").focus()
     for text in ("q", "a", "b"):
         page.keyboard.type(text)
@@ -198,8 +192,7 @@ def test_nothing_is_wider_than_a_narrow_screen(url, page_at, dark):
     note, button = page.locator("#pair-example").bounding_box(), page.locator("#pair-another").bounding_box()
     assert note["width"] > 200  # the button is below it
     assert button["y"] >= note["y"] + note["height"]
-    fill_pair(page, "x" * 300)
-    page.locator("#pair-judge").click()
+    judge_pair(page, "x" * 300)
     page.locator("#pair-judgment svg").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
