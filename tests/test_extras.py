@@ -73,9 +73,7 @@ def test_without_a_clone_the_packages_are_named(installed):
 
 def test_an_extra_of_other_extras_names_their_packages(installed):
     site = installed(
-        'scipy>=1.12; extra == "report"',
-        'judgeling[report]; extra == "studies"',
-        'pandas; extra == "studies"',
+        'scipy>=1.12; extra == "report"', 'judgeling[report]; extra == "studies"', 'pandas; extra == "studies"'
     )
     assert install_hint("studies", distribution="judgeling", root=site) == "pip install 'scipy>=1.12' pandas"
 

@@ -5,12 +5,7 @@ import json
 import pytest
 
 from benchmarks.injection.__main__ import main
-from benchmarks.injection.attacks import (
-    Attack,
-    attacks_on,
-    check_attacks,
-    measure_attack_success,
-)
+from benchmarks.injection.attacks import Attack, attacks_on, check_attacks, measure_attack_success
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row
 from judgelm.engines.openai.prompts import PromptRenderer

@@ -12,11 +12,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from benchmarks.row_preview import (
-    preview_row,
-    preview_swap,
-    render_row,
-)
+from benchmarks.row_preview import preview_row, preview_swap, render_row
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError
 from judgelm.records import Label, Sample

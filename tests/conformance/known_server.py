@@ -32,11 +32,7 @@ def main() -> None:
         sys.stdout.flush()
 
     server = Server(
-        uvicorn_config(app, access_log=False),
-        traffic=app.state.traffic,
-        worker=worker,
-        finish_s=5,
-        on_listening=say,
+        uvicorn_config(app, access_log=False), traffic=app.state.traffic, worker=worker, finish_s=5, on_listening=say
     )
     try:
         server.run(sockets=[bound])

@@ -57,12 +57,7 @@ class Run:
 @pytest.fixture
 def run():
     """A right pair, a wrong one that flips, a tie that is right, a failure; two of three votes for the label."""
-    judgments = [
-        judged("a", (8, 3), (3, 8)),
-        judged("b", (8, 3), (6, 5)),
-        judged("c", (5, 5), (5, 5)),
-        unreadable("d"),
-    ]
+    judgments = [judged("a", (8, 3), (3, 8)), judged("b", (8, 3), (6, 5)), judged("c", (5, 5), (5, 5)), unreadable("d")]
     return Run(judgments, [1, 2, "tie", 1], votes=(1, 1, 2))
 
 

@@ -12,8 +12,7 @@ def about(value, low, high):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [(0.01, 0.1, "more often"), (-0.2, -0.1, "less often"), (-0.1, 0.1, "not significant")],
+    ("low", "high", "words"), [(0.01, 0.1, "more often"), (-0.2, -0.1, "less often"), (-0.1, 0.1, "not significant")]
 )
 def test_people_sentence_follows_the_interval(low, high, words):
     humans = HumanAgreement(

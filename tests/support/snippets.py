@@ -10,11 +10,7 @@ from typing import Literal
 Kind = Literal["run", "provided", "parsed", "file", "output", "shown"]
 
 PROVIDED = frozenset(
-    {
-        "Needs a running judgelm serve",
-        "Needs a server that speaks OpenAI's API",
-        "Needs PandaLM's published test set",
-    }
+    {"Needs a running judgelm serve", "Needs a server that speaks OpenAI's API", "Needs PandaLM's published test set"}
 )
 
 _ROOT = Path(__file__).parents[2]
