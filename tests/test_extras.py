@@ -59,13 +59,9 @@ def test_from_elsewhere_the_clone_is_named_by_its_path(tmp_path, monkeypatch):
 
 def test_without_a_clone_the_packages_are_named(installed):
     site = installed(
-        "base>=1",
-        'trl<1.17,>=1.16; extra == "train"',
-        'plain; extra == "train"',
-        'docs[python]>=2; extra == "train"',
-        'elsewhere; sys_platform == "nowhere" and extra == "train"',
-        'other; extra == "serve"',
-    )
+        "base>=1", 'trl<1.17,>=1.16; extra == "train"', 'plain; extra == "train"', 'docs[python]>=2; extra == "train"',
+        'elsewhere; sys_platform == "nowhere" and extra == "train"', 'other; extra == "serve"',
+    )  # fmt: skip
     hint = install_hint("train", distribution="judgeling", root=site)
     # neither the base's package nor another system's
     assert hint == "pip install 'trl>=1.16,<1.17' plain 'docs[python]>=2'"

@@ -127,13 +127,10 @@ def _texts(value):
 @pytest.mark.parametrize(
     "place",
     [
-        "pandalm/testset-v1.json",
-        "vicuna_reviews/question.jsonl",
-        "mt_bench/question.jsonl",
-        "mmlu_pro/pairs.jsonl",
+        "pandalm/testset-v1.json", "vicuna_reviews/question.jsonl", "mt_bench/question.jsonl", "mmlu_pro/pairs.jsonl",
         "llmbar/Natural/dataset.json",
     ],
-)
+)  # fmt: skip
 def test_real_texts_pass_unchanged(shared_data, place):
     rows = [row.data for row in read_rows(str(shared_data / place)) if isinstance(row, Row)]
     assert len(rows) >= 80

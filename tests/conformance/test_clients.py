@@ -52,35 +52,16 @@ def test_openais_own_clients(client, name):
 
 
 RANKINGS = (
-    "alpaca_eval_clf_cot_gpt4_turbo",
-    "alpaca_eval_clf_gpt4_turbo",
-    "alpaca_eval_cot_gpt4_turbo_fn",
-    "alpaca_eval_gpt4",
-    "alpaca_eval_gpt4_0314",
-    "alpaca_eval_gpt4_0613",
-    "alpaca_eval_gpt4_fn",
-    "alpaca_eval_gpt4_turbo_fn",
-    "alpaca_farm_greedy_gpt4",
-    "aviary_gpt4",
-    "chatgpt",
-    "chatgpt_fn",
-    "gpt-3.5-turbo-1106_ranking",
-    "gpt4",
-    "gpt4_turbo",
-    "gpt4_turbo_clf",
-    "gpt4_turbo_cot_clf",
-    "improved_aviary_gpt4",
-    "improved_lmsys_gpt4",
-    "lmsys_gpt4",
-)
+    "alpaca_eval_clf_cot_gpt4_turbo", "alpaca_eval_clf_gpt4_turbo", "alpaca_eval_cot_gpt4_turbo_fn", "alpaca_eval_gpt4",
+    "alpaca_eval_gpt4_0314", "alpaca_eval_gpt4_0613", "alpaca_eval_gpt4_fn", "alpaca_eval_gpt4_turbo_fn",
+    "alpaca_farm_greedy_gpt4", "aviary_gpt4", "chatgpt", "chatgpt_fn", "gpt-3.5-turbo-1106_ranking", "gpt4",
+    "gpt4_turbo", "gpt4_turbo_clf", "gpt4_turbo_cot_clf", "improved_aviary_gpt4", "improved_lmsys_gpt4", "lmsys_gpt4",
+)  # fmt: skip
 WEIGHTED = (
-    "gpt4_turbo_cot_logprob",
-    "gpt4_turbo_logprob",
-    "weighted_alpaca_eval_cot_gpt4_turbo",
-    "weighted_alpaca_eval_gpt-4o-mini-2024-07-18",
-    "weighted_alpaca_eval_gpt4_turbo",
+    "gpt4_turbo_cot_logprob", "gpt4_turbo_logprob", "weighted_alpaca_eval_cot_gpt4_turbo",
+    "weighted_alpaca_eval_gpt-4o-mini-2024-07-18", "weighted_alpaca_eval_gpt4_turbo",
     "weighted_alpaca_eval_gpt4_turbo_new",
-)
+)  # fmt: skip
 """All annotators of OpenAI's chat API; others ask other services, hold weights themselves, or, `alpaca_farm` and the
 models before chats, send many plain prompts in one request."""
 

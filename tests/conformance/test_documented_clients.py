@@ -15,13 +15,10 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/replacing-gpt4"
 DOCUMENTED_ADDRESS = "http://127.0.0.1:8000/v1"
 SERVED_BY = {
-    "deepeval": ("deepeval", "deepeval-geval"),
-    "inspect-ai": ("inspect_ai", "inspect-model-graded-qa"),
-    "openevals": ("openevals", "openevals"),
-    "prometheus": ("prometheus_eval", "prometheus-absolute"),
-    "promptfoo": ("promptfoo", "promptfoo-llm-rubric"),
-    "ragas": ("ragas", "ragas-aspect-critic"),
-}
+    "deepeval": ("deepeval", "deepeval-geval"), "inspect-ai": ("inspect_ai", "inspect-model-graded-qa"),
+    "openevals": ("openevals", "openevals"), "prometheus": ("prometheus_eval", "prometheus-absolute"),
+    "promptfoo": ("promptfoo", "promptfoo-llm-rubric"), "ragas": ("ragas", "ragas-aspect-critic"),
+}  # fmt: skip
 """Page -> client's environment, and the dialect in which its snippet is answered."""
 
 

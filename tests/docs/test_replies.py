@@ -22,14 +22,9 @@ GRADES = {
     "llmbar-rating": (0.0, 9.0),
 }
 LABELS = {
-    "agentevals",
-    "inspect-model-graded-qa",
-    "openevals",
-    "promptfoo-closedqa",
-    "promptfoo-llm-rubric",
-    "ragas-aspect-critic",
-    "simpleqa",
-}
+    "agentevals", "inspect-model-graded-qa", "openevals", "promptfoo-closedqa", "promptfoo-llm-rubric",
+    "ragas-aspect-critic", "simpleqa",
+}  # fmt: skip
 FACTS = {
     "agentevals": {"choices": (), "reasoning": True, "fault": False},
     "arena-hard": {"labels": ("A>>B", "A>B", "A=B", "B>A", "B>>A")},

@@ -36,19 +36,13 @@ MANY_COMMANDS = {"command-line.md", "quick-start.md", "reports.md", "studies.md"
 """Pages that start a dozen processes and more."""
 
 NOT_RUN_OF_README = {
-    "make": "minutes of training",
-    "pip": "installs",
-    "install": "downloads a judge",
-    "accelerate": "trains a model of seven billion parameters",
-    "train": "minutes of training",
-    "OPENAI_API_KEY=unused": "is for the client that follows",
-    "--gpus": "needs GPUs",
-    "my-model": "needs a model with a chat template",
-    "my-reward-model": "needs a reward model",
-    "answers.jsonl": "needs criteria",
-    "agents.jsonl": "needs trajectories",
+    "make": "minutes of training", "pip": "installs", "install": "downloads a judge",
+    "accelerate": "trains a model of seven billion parameters", "train": "minutes of training",
+    "OPENAI_API_KEY=unused": "is for the client that follows", "--gpus": "needs GPUs",
+    "my-model": "needs a model with a chat template", "my-reward-model": "needs a reward model",
+    "answers.jsonl": "needs criteria", "agents.jsonl": "needs trajectories",
     "--votes": "needs a judge that reasons first",
-}
+}  # fmt: skip
 """Words of README.md's commands, whose blocks carry no mark, and why they are only parsed."""
 
 PANDALM = ROOT.parent / "shared/data/pandalm/testset-v1.json"
@@ -185,14 +179,9 @@ def follow(blocks: list[Snippet], folder: Path) -> None:
 def _run(one: Snippet, folder: Path) -> str:
     shell = ["bash", "-euo", "pipefail", "-c", one.text]
     done = subprocess.run(
-        shell if one.language == "bash" else [sys.executable, "-c", one.text],
-        cwd=folder,
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        check=False,
-    )
+        shell if one.language == "bash" else [sys.executable, "-c", one.text], cwd=folder, env=_environment(),
+        capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, f"{one.place}: ends with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -206,13 +195,9 @@ def _environment() -> dict[str, str]:
 def _serving(command: str, folder: Path) -> Iterator[str]:
     """Its address, while a command serves; it must end well when it is told to."""
     server = subprocess.Popen(
-        ["bash", "-euc", f"exec {command}"],
-        cwd=folder,
-        env=_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+        ["bash", "-euc", f"exec {command}"], cwd=folder, env=_environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
     try:
         said = iter(server.stdout)
         yield next(found[0] for line in said if (found := re.search(r"http://[^ ]+/v1", line)))

@@ -24,24 +24,16 @@ WORDS = (
 PEOPLE = ("model_a", "model_b", "model_id", "judge", "chosen_model", "rejected_model", "imagename")
 OUTPUT = TEXTS | st.fixed_dictionaries({"text": TEXTS}, optional={"l2": NAMES})
 FIELDS = {
-    **dict.fromkeys(WORDS, TEXTS),
-    **dict.fromkeys(("id", "idx", "_id", "question_id", "pair_id", "answer_id"), IDS),
-    **dict.fromkeys(PEOPLE, NAMES),
-    "label": st.sampled_from((0, 1, 2, "A", "B", "A>B", "B>A")),
+    **dict.fromkeys(WORDS, TEXTS), **dict.fromkeys(("id", "idx", "_id", "question_id", "pair_id", "answer_id"), IDS),
+    **dict.fromkeys(PEOPLE, NAMES), "label": st.sampled_from((0, 1, 2, "A", "B", "A>B", "B>A")),
     "winner": st.sampled_from(("model_a", "model_b", "tie", "tie (bothbad)")),
-    "answer": TEXTS | st.sampled_from(("A", "B", "C")),
-    "options": st.lists(TEXTS, max_size=4),
-    "model_outputs": TEXTS,
-    "outputs": st.dictionaries(NAMES, OUTPUT, max_size=2),
-    "turns": st.lists(TEXTS, min_size=1, max_size=3),
-    "turn": st.integers(0, 3),
-    "choices": CHOICES,
-    "chosen": TEXTS | st.lists(TEXTS, max_size=2),
+    "answer": TEXTS | st.sampled_from(("A", "B", "C")), "options": st.lists(TEXTS, max_size=4), "model_outputs": TEXTS,
+    "outputs": st.dictionaries(NAMES, OUTPUT, max_size=2), "turns": st.lists(TEXTS, min_size=1, max_size=3),
+    "turn": st.integers(0, 3), "choices": CHOICES, "chosen": TEXTS | st.lists(TEXTS, max_size=2),
     "rejected": TEXTS | st.lists(TEXTS, max_size=2),
-    "capability": st.lists(st.sampled_from(("ocr", "math", "x")), max_size=3),
-    "annotator1": st.integers(0, 2),
+    "capability": st.lists(st.sampled_from(("ocr", "math", "x")), max_size=3), "annotator1": st.integers(0, 2),
     "175b_verification": SOLUTION,
-}
+}  # fmt: skip
 SHAPES = {
     "pandalm": ("instruction", "input", "response1", "response2", "annotator1", "idx"),
     "llmbar": ("input", "output_1", "output_2", "label"),

@@ -20,12 +20,9 @@ READERS = {
     "marked": LETTERS,
 }
 FORMS = {
-    "brackets": "[[{}]]",
-    "brackets only": "[[{}]]",
-    "tags": "<ans>{}</ans>",
-    "levels": "Answer: {}",
+    "brackets": "[[{}]]", "brackets only": "[[{}]]", "tags": "<ans>{}</ans>", "levels": "Answer: {}",
     "marked": "[[{}]]",
-}
+}  # fmt: skip
 LABELS = {"1": "correct", "2": "incorrect"}
 
 AROUND = fuzzing.texts(

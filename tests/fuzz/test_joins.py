@@ -17,13 +17,10 @@ TEXT = st.sampled_from(("a", "b", "a ", "A", "", "\u0430", "a\u0301", "\u00e1", 
 )
 IDS = st.sampled_from(("1", "2", "\u2028"))
 SAMPLES = st.builds(
-    Sample,
-    id=IDS,
-    question=TEXT,
-    answers=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
+    Sample, id=IDS, question=TEXT, answers=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
     reference=st.none() | TEXT,
     metadata=st.dictionaries(st.sampled_from(("turns", "options", "note")), st.none() | st.lists(TEXT, max_size=2)),
-)
+)  # fmt: skip
 LISTS = st.lists(SAMPLES, max_size=4, unique_by=lambda sample: sample.id)
 
 

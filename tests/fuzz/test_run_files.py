@@ -31,21 +31,13 @@ CODES = st.sampled_from(
 )
 FAILURES = st.builds(Unparsed, CODES, TEXT, TEXT)
 PAIRS = st.builds(
-    PairDistribution,
-    expected=st.tuples(NUMBER, NUMBER),
-    first_better=SHARE,
-    tie=SHARE,
-    unassigned=SHARE,
-    likeliest=st.lists(st.tuples(NUMBER, NUMBER, SHARE), max_size=3).map(tuple),
-    approximation=TEXT,
-)
+    PairDistribution, expected=st.tuples(NUMBER, NUMBER), first_better=SHARE, tie=SHARE, unassigned=SHARE,
+    likeliest=st.lists(st.tuples(NUMBER, NUMBER, SHARE), max_size=3).map(tuple), approximation=TEXT,
+)  # fmt: skip
 GRADES = st.builds(
-    GradeDistribution,
-    expected=NUMBER,
-    unassigned=SHARE,
-    likeliest=st.lists(st.tuples(NUMBER, SHARE), max_size=3).map(tuple),
-    approximation=TEXT,
-)
+    GradeDistribution, expected=NUMBER, unassigned=SHARE,
+    likeliest=st.lists(st.tuples(NUMBER, SHARE), max_size=3).map(tuple), approximation=TEXT,
+)  # fmt: skip
 SHOWN = st.builds(
     Shown,
     order=st.sampled_from(((0, 1), (1, 0), (0,))),
@@ -72,21 +64,14 @@ VERDICTS = st.one_of(
     st.builds(LabelVerdict, label=TEXT),
 )
 JUDGMENTS = st.builds(
-    Judgment,
-    sample_id=TEXT,
-    mode=st.just("pair"),
-    verdict=st.none() | VERDICTS,
-    shown=st.lists(SHOWN, max_size=2).map(tuple),
-    scores=st.none() | st.tuples(NUMBER, NUMBER),
-    consistent=st.none() | st.booleans(),
-    probability=st.none() | SHARE,
-    failure=st.none() | FAILURES,
+    Judgment, sample_id=TEXT, mode=st.just("pair"), verdict=st.none() | VERDICTS,
+    shown=st.lists(SHOWN, max_size=2).map(tuple), scores=st.none() | st.tuples(NUMBER, NUMBER),
+    consistent=st.none() | st.booleans(), probability=st.none() | SHARE, failure=st.none() | FAILURES,
     decided_by=st.none() | TEXT,
     self_answers=st.lists(st.builds(SelfAnswer, text=TEXT, answer=st.none() | TEXT), max_size=2).map(tuple),
-    own_reference=st.none() | TEXT,
-    votes=st.dictionaries(TEXT, st.none() | TEXT, max_size=2),
+    own_reference=st.none() | TEXT, votes=st.dictionaries(TEXT, st.none() | TEXT, max_size=2),
     hashes=st.none() | st.builds(TextHashes, question=TEXT, answers=st.tuples(TEXT, TEXT), images=st.none() | TEXT),
-)
+)  # fmt: skip
 RUN = {"fingerprint": {"model": "m", "input": []}, "provenance": {"model": "m"}, "inputs": []}
 REJECT = {"file": "in.jsonl", "line": 3, "reason": "not JSON", "raw": "{"}
 

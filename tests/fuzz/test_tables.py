@@ -30,12 +30,9 @@ LONG = {
     "model": st.sampled_from(("a", "b")),
 }
 WIDE = {
-    **dict.fromkeys(("gt", "rating", "pred_length"), SCORES),
-    "judge": TEXTS,
-    "model": st.sampled_from(("gpt-4o", "b")),
-    "prompt_id": IDS,
-    "dataset": st.sampled_from(("cnn", "x")),
-}
+    **dict.fromkeys(("gt", "rating", "pred_length"), SCORES), "judge": TEXTS, "model": st.sampled_from(("gpt-4o", "b")),
+    "prompt_id": IDS, "dataset": st.sampled_from(("cnn", "x")),
+}  # fmt: skip
 QUESTIONS = {"question_id": IDS} | dict.fromkeys(("text", "category", "question", "reference"), TEXTS)
 ANSWERS = {
     **dict.fromkeys(("answer_id", "question_id"), IDS),

@@ -135,14 +135,8 @@ def test_the_extras_of_the_gpu_image_resolve_with_its_pins(tmp_path):
     chosen = [word for extra in extras.split(",") for word in ("--extra", extra)]
     command = [Path(sys.executable).with_name("uv"), "pip", "compile", "pyproject.toml", "-c", "constraints.txt"]
     command += [
-        *chosen,
-        "--python-platform",
-        "x86_64-manylinux_2_28",
-        "--python-version",
-        "3.11",
-        "-o",
-        tmp_path / "resolved",
-    ]
+        *chosen, "--python-platform", "x86_64-manylinux_2_28", "--python-version", "3.11", "-o", tmp_path / "resolved",
+    ]  # fmt: skip
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     pinned = {pin.name: str(pin.specifier) for pin in map(Requirement, PINS)}

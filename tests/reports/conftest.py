@@ -45,13 +45,9 @@ class Run:
 
     def html(self, samples=True, **options):
         return render_report(
-            self.evaluation(**options),
-            judgments=self.judgments,
-            samples=self.samples if samples else None,
-            labels=self.labels,
-            manifest=self.manifest,
-            title=self.title,
-        )
+            self.evaluation(**options), judgments=self.judgments, samples=self.samples if samples else None,
+            labels=self.labels, manifest=self.manifest, title=self.title,
+        )  # fmt: skip
 
 
 @pytest.fixture

@@ -107,12 +107,9 @@ def explained(judgment):
     """The same pair with all that can be asked for besides scores, and hostile text in each of it."""
     log = [-math.inf, math.log(0.2), math.log(0.7), -math.inf]
     given = replace(
-        judgment.shown[0],
-        text="8 3",
-        distribution=pair_distribution(score_lines((1, 2), 1), log, f"sampled {ALERT}"),
-        reason=f"The first is right {ALERT}",
-        reason_failure=Unparsed("truncated", "", "no end within 9 tokens"),
-    )
+        judgment.shown[0], text="8 3", distribution=pair_distribution(score_lines((1, 2), 1), log, f"sampled {ALERT}"),
+        reason=f"The first is right {ALERT}", reason_failure=Unparsed("truncated", "", "no end within 9 tokens"),
+    )  # fmt: skip
     swapped = replace(
         judgment.shown[1],
         repaired=Unparsed("off_grammar", ALERT, f"no numbers {ALERT}"),

@@ -16,10 +16,7 @@ def about(value, low, high):
 )
 def test_people_sentence_follows_the_interval(low, high, words):
     humans = HumanAgreement(
-        human_human=about(0.8, 0.7, 0.9),
-        judge_human=about(0.8, 0.7, 0.9),
-        difference=about(math.nan, low, high),
-        fleiss_kappa=None,
-        annotators=(3, 3),
-    )
+        human_human=about(0.8, 0.7, 0.9), judge_human=about(0.8, 0.7, 0.9), difference=about(math.nan, low, high),
+        fleiss_kappa=None, annotators=(3, 3),
+    )  # fmt: skip
     assert words in human_sentence(humans)

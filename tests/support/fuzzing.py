@@ -33,12 +33,9 @@ def drive(strategy, body):
             body(value)
 
     how = settings(
-        max_examples=_ROUND,
-        deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.shrink),
+        max_examples=_ROUND, deadline=None, database=None, phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
-    )
+    )  # fmt: skip
     while time.process_time() - began < SECONDS:
         seed(first + rounds)(how(given(strategy)(counted)))()
         rounds += 1

@@ -204,12 +204,9 @@ class _Handler(BaseHTTPRequestHandler):
         start = int(span[1]) if span else 0
         end = min(int(span[2]) + 1, len(content)) if span and span[2] else len(content)
         headers = {
-            "ETag": f'"{hashlib.sha256(content).hexdigest()}"',
-            "X-Repo-Commit": sha,
-            "Accept-Ranges": "bytes",
-            "Content-Type": "application/octet-stream",
-            "Content-Length": str(end - start),
-        }
+            "ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": sha, "Accept-Ranges": "bytes",
+            "Content-Type": "application/octet-stream", "Content-Length": str(end - start),
+        }  # fmt: skip
         if span:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
         self._head(206 if span else 200, headers)
@@ -245,21 +242,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _info(repo, sha, files, entry):
     return {
-        "_id": sha[:24],
-        "id": repo,
-        "author": repo.partition("/")[0],
-        "sha": sha,
-        "lastModified": "2026-01-01T00:00:00.000Z",
-        "createdAt": "2026-01-01T00:00:00.000Z",
-        "private": False,
-        "disabled": False,
-        "gated": "auto" if entry.gated else False,
-        "downloads": 0,
-        "likes": 0,
-        "tags": [],
+        "_id": sha[:24], "id": repo, "author": repo.partition("/")[0], "sha": sha,
+        "lastModified": "2026-01-01T00:00:00.000Z", "createdAt": "2026-01-01T00:00:00.000Z", "private": False,
+        "disabled": False, "gated": "auto" if entry.gated else False, "downloads": 0, "likes": 0, "tags": [],
         "siblings": [{"rfilename": path} for path in files],
         **({"cardData": {"license": entry.licence}} if entry.licence else {}),
-    }
+    }  # fmt: skip
 
 
 def _file_entry(path, content):

@@ -44,15 +44,11 @@ def write_run(path, judgments):
 def write_pairs(path, samples):
     rows = [
         {
-            "id": one.id,
-            "question": one.question,
-            "answer_1": one.answers[0],
-            "answer_2": one.answers[1],
-            "reference": one.reference,
-            "category": one.category,
+            "id": one.id, "question": one.question, "answer_1": one.answers[0], "answer_2": one.answers[1],
+            "reference": one.reference, "category": one.category,
         }
         for one in samples
-    ]
+    ]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 

@@ -76,12 +76,9 @@ def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, request_
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         listening = threading.Event()
         server = Server(
-            uvicorn_config(app, head_timeout_s=app_settings.body_timeout_s),
-            traffic=app.state.traffic,
-            worker=handler.worker,
-            finish_s=finish_s,
-            on_listening=listening.set,
-        )
+            uvicorn_config(app, head_timeout_s=app_settings.body_timeout_s), traffic=app.state.traffic,
+            worker=handler.worker, finish_s=finish_s, on_listening=listening.set,
+        )  # fmt: skip
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         assert listening.wait(20)

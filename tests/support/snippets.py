@@ -83,23 +83,17 @@ def snippets(page: Path) -> list[Snippet]:
     text = page.read_text(encoding="utf-8")
     fenced = [
         Snippet(
-            page=page,
-            line=text.count("\n", 0, found.start()) + 2,
-            language=found["language"],
-            title=found["title"] or "",
-            text=found["text"],
+            page=page, line=text.count("\n", 0, found.start()) + 2, language=found["language"],
+            title=found["title"] or "", text=found["text"],
         )
         for found in _FENCED.finditer(text)
-    ]
+    ]  # fmt: skip
     left = _FENCED.sub(lambda found: "\n" * found[0].count("\n"), text)
     indented = [
         Snippet(
-            page=page,
-            line=left.count("\n", 0, found.start(1)) + 1,
-            language="bash",
-            title="",
+            page=page, line=left.count("\n", 0, found.start(1)) + 1, language="bash", title="",
             text=re.sub(r"(?m)^    ", "", found[1]),
         )
         for found in _INDENTED.finditer(left)
-    ]
+    ]  # fmt: skip
     return sorted([*fenced, *indented], key=lambda one: one.line)

@@ -45,22 +45,15 @@ def make_llava(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
     """Write a random LLaVA of two layers on either side, with its processor."""
     tokenizer = _tokenizer(texts, ["<image>"])
     config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**_EYE, projection_dim=32),
-        text_config=_text_config(tokenizer),
-        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_feature_layer=-1,
-        image_seq_length=LLAVA_TOKENS,
-        tie_word_embeddings=False,
-    )
+        vision_config=CLIPVisionConfig(**_EYE, projection_dim=32), text_config=_text_config(tokenizer),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"), vision_feature_layer=-1,
+        image_seq_length=LLAVA_TOKENS, tie_word_embeddings=False,
+    )  # fmt: skip
     size = {"height": SIDE, "width": SIDE}
     processor = LlavaProcessor(
-        image_processor=CLIPImageProcessorPil(size=size, crop_size=size),
-        tokenizer=tokenizer,
-        patch_size=PATCH,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
-        chat_template=CHAT_TEMPLATE,
-    )
+        image_processor=CLIPImageProcessorPil(size=size, crop_size=size), tokenizer=tokenizer, patch_size=PATCH,
+        vision_feature_select_strategy="default", num_additional_image_tokens=1, chat_template=CHAT_TEMPLATE,
+    )  # fmt: skip
     return _write(folder, LlavaForConditionalGeneration, config, processor, seed)
 
 
@@ -68,13 +61,10 @@ def make_idefics(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
     marks = ["<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>"]
     tokenizer = _tokenizer(texts, marks)
     config = Idefics3Config(
-        vision_config=_EYE,
-        text_config=_text_config(tokenizer),
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        scale_factor=2,
-        pad_token_id=tokenizer.pad_token_id,
+        vision_config=_EYE, text_config=_text_config(tokenizer),
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"), scale_factor=2, pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=False,
-    )
+    )  # fmt: skip
     processor = Idefics3Processor(
         image_processor=Idefics3ImageProcessorPil(
             size={"longest_edge": SIDE}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False
