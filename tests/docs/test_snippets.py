@@ -56,14 +56,10 @@ def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def _to_run(page: Path) -> list[Snippet]:
-    return [one for one in snippets(page) if one.kind in ("run", "provided") and page != README]
-
-
 RUN_PAGES = [
     pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page.name in NEED_A_MODEL | MANY_COMMANDS else [])
     for page in DOCS
-    if _to_run(page)
+    if any(snippet.kind in ("run", "provided") for snippet in snippets(page))
 ]
 
 
@@ -92,7 +88,7 @@ NAMING = {
     "pages": [*PAGES, *(ROOT / name for name in ("PAPERS.md", "CONTRIBUTING.md", "benchmarks/README.md"))],
     "configurations": [path for path in (ROOT / "configs").rglob("*") if path.is_file()],
     "scripts": [
-        path for folder in ("train", "serve", "data_tools", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+        path for name in ("train", "serve", "data_tools", "benchmarks") for path in (ROOT / name).rglob("*.py")
     ],
     "help": [*(ROOT / "judgelm/cli").rglob("*.py")],
 }
@@ -199,8 +195,7 @@ def _serving(command: str, folder: Path) -> Iterator[str]:
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
-        said = iter(server.stdout)
-        yield next(found[0] for line in said if (found := re.search(r"http://[^ ]+/v1", line)))
+        yield next(found[0] for line in server.stdout if (found := re.search(r"http://[^ ]+/v1", line)))
     finally:
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=60)

