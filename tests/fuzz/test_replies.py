@@ -154,11 +154,10 @@ def test_hostile_text(fuzz):
     fuzz(HOSTILE, check)
 
 
-WORDS = {"correct": "Correct", "incorrect": "Incorrect"}
 LETTERS = MarkedReply(before="[[", after="]]", labels={"Correct": "1", "Incorrect": "2"})
 READERS = {
-    "brackets": lambda text: read_verdict(text, WORDS),
-    "brackets only": lambda text: read_verdict(text, WORDS, brackets_only=True),
+    "brackets": lambda text: read_verdict(text, WORDS[0]),
+    "brackets only": lambda text: read_verdict(text, WORDS[0], brackets_only=True),
     "tags": read_label,
     "levels": lambda text: parse_level(text, ("correct", "incorrect")),
     "marked": LETTERS,

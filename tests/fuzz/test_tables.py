@@ -154,27 +154,28 @@ def check_qa(path, count):
         json.dumps(qa_row(one), ensure_ascii=False).encode()
 
 
-TEXTS = fuzzing.texts(
+WORDING = fuzzing.texts(
     "a", "#### 18", "The answer is (B).", "<AND>", "<OR>", "expert_0", "gpt-4", " ", "\n", "<IMG>x.png<IMG>"
 )
 NAMES = st.sampled_from(("a", "b", "gpt-4"))
-IDS = st.sampled_from((1, 2, "1", "x"))
-SOLUTION = st.fixed_dictionaries({"solution": TEXTS}, optional={"is_correct": st.booleans()})
-CHOICES = st.lists(st.fixed_dictionaries({"turns": st.lists(TEXTS, max_size=3)}), max_size=2)
+KEYS = st.sampled_from((1, 2, "1", "x"))
+SOLUTION = st.fixed_dictionaries({"solution": WORDING}, optional={"is_correct": st.booleans()})
+CHOICES = st.lists(st.fixed_dictionaries({"turns": st.lists(WORDING, max_size=3)}), max_size=2)
 WORDS = (
     *("source", "question", "scenario", "prompt", "response 1", "response 2", "instruction", "input", "output_1"),
     *("output_2", "response1", "response2", "response_A", "response_B", "text", "subset", "ground_truth", "context"),
 )
 PEOPLE = ("model_a", "model_b", "model_id", "judge", "chosen_model", "rejected_model", "imagename")
-OUTPUT = TEXTS | st.fixed_dictionaries({"text": TEXTS}, optional={"l2": NAMES})
+OUTPUT = WORDING | st.fixed_dictionaries({"text": WORDING}, optional={"l2": NAMES})
 FIELDS = {
-    **dict.fromkeys(WORDS, TEXTS), **dict.fromkeys(("id", "idx", "_id", "question_id", "pair_id", "answer_id"), IDS),
+    **dict.fromkeys(WORDS, WORDING), **dict.fromkeys(("id", "idx", "_id", "question_id", "pair_id", "answer_id"), KEYS),
     **dict.fromkeys(PEOPLE, NAMES), "label": st.sampled_from((0, 1, 2, "A", "B", "A>B", "B>A")),
     "winner": st.sampled_from(("model_a", "model_b", "tie", "tie (bothbad)")),
-    "answer": TEXTS | st.sampled_from(("A", "B", "C")), "options": st.lists(TEXTS, max_size=4), "model_outputs": TEXTS,
-    "outputs": st.dictionaries(NAMES, OUTPUT, max_size=2), "turns": st.lists(TEXTS, min_size=1, max_size=3),
-    "turn": st.integers(0, 3), "choices": CHOICES, "chosen": TEXTS | st.lists(TEXTS, max_size=2),
-    "rejected": TEXTS | st.lists(TEXTS, max_size=2),
+    "answer": WORDING | st.sampled_from(("A", "B", "C")), "options": st.lists(WORDING, max_size=4),
+    "model_outputs": WORDING,
+    "outputs": st.dictionaries(NAMES, OUTPUT, max_size=2), "turns": st.lists(WORDING, min_size=1, max_size=3),
+    "turn": st.integers(0, 3), "choices": CHOICES, "chosen": WORDING | st.lists(WORDING, max_size=2),
+    "rejected": WORDING | st.lists(WORDING, max_size=2),
     "capability": st.lists(st.sampled_from(("ocr", "math", "x")), max_size=3), "annotator1": st.integers(0, 2),
     "175b_verification": SOLUTION,
 }  # fmt: skip
@@ -194,28 +195,15 @@ SHAPES = {
 }
 
 
-@pytest.fixture
-def place(tmp_path):
-    """A file of rows under one name again and again, and a folder that is empty before each import."""
+def test_imports(fuzz, place, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
 
-    def write(number, rows):
-        for old in out.iterdir():
-            old.unlink()
-        path = tmp_path / f"in{number}.jsonl"
-        path.write_bytes(fuzzing.json_lines(rows))
-        return str(path)
-
-    return write, out
-
-
-def test_imports(fuzz, place):
-    write, out = place
-
     def check(given):
         name, tables = given
-        files = [write(number, rows) for number, rows in enumerate(tables)]
+        for old in out.iterdir():
+            old.unlink()
+        files = [place(f"in{number}.jsonl", rows) for number, rows in enumerate(tables)]
         done = []
         message = fuzzing.refusal(lambda: done.append(import_benchmark(name, files, out / "o.jsonl")), *files, name)
         if message is not None:
@@ -239,11 +227,14 @@ def imports(draw):
 
 def test_nested_files(fuzz, tmp_path):
     """One big JSON object, as DROP, Quoref and MM-Vet are published, zipped or not, damaged or not."""
-    drop = {"p1": {"passage": "text", "qa_pairs": [{"question": "q", "query_id": "1", "answer": {"number": "3"}}]}}
-    quoref = {
-        "data": [{"paragraphs": [{"context": "c", "qas": [{"question": "q", "id": "1", "answers": [{"text": "a"}]}]}]}]
+    drop = {"question": "q", "query_id": "1", "answer": {"number": "3"}}
+    quoref = {"context": "c", "qas": [{"question": "q", "id": "1", "answers": [{"text": "a"}]}]}
+    mm_vet = {"imagename": "v.png", "question": "x?", "answer": "1<OR>2", "capability": ["ocr"]}
+    values = {
+        "drop": {"p1": {"passage": "text", "qa_pairs": [drop]}},
+        "quoref": {"data": [{"paragraphs": [quoref]}]},
+        "mm-vet": {"v1_0": mm_vet},
     }
-    mm_vet = {"v1_0": {"imagename": "v.png", "question": "x?", "answer": "1<OR>2", "capability": ["ocr"]}}
 
     def check(given):
         name, content, zipped = given
@@ -251,15 +242,9 @@ def test_nested_files(fuzz, tmp_path):
         path.write_bytes(gzip.compress(content, 1) if zipped == "whole" else content)
         fuzzing.refusal(lambda: import_benchmark(name, [str(path)], tmp_path / "out.jsonl", overwrite=True), path, name)
 
-    values = {"drop": drop, "quoref": quoref, "mm-vet": mm_vet}
-    fuzz(
-        st.sampled_from(sorted(values)).flatmap(
-            lambda name: st.tuples(
-                st.just(name),
-                fuzzing.mangled(st.just(json.dumps(values[name]).encode()))
-                | fuzzing.altered(st.just(values[name])).map(lambda one: json.dumps(one).encode()),
-                st.sampled_from((None, "whole", "damaged")),
-            )
-        ),
-        check,
-    )
+    def files(name):
+        damaged = fuzzing.mangled(st.just(json.dumps(values[name]).encode()))
+        altered = fuzzing.altered(st.just(values[name])).map(lambda value: json.dumps(value).encode())
+        return st.tuples(st.just(name), damaged | altered, st.sampled_from((None, "whole", "damaged")))
+
+    fuzz(st.sampled_from(sorted(values)).flatmap(files), check)

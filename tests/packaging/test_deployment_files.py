@@ -17,6 +17,7 @@ import yaml
 
 from judgelm.package import VERSION
 from tests.support.containerfiles import Image, build_context, instructions, stages
+from tests.support.processes import run_command
 from tests.support.snippet_commands import check_shell
 
 ROOT = Path(__file__).parents[2]
@@ -24,18 +25,13 @@ CONTAINERFILES = sorted((ROOT / "serve/containers").glob("*.Containerfile"))
 COMPOSE = ROOT / "serve/containers/compose.yaml"
 MANIFESTS = sorted((ROOT / "serve/kubernetes").glob("*.yaml"))
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
-SCRIPTS = [
-    ROOT / ".ci/run",
-    *sorted(path for folder in ("serve", "configs", "tests") for path in (ROOT / folder).rglob("*.sh")),
-]
+SCRIPTS = sorted(path for folder in ("serve", "configs", "tests") for path in (ROOT / folder).rglob("*.sh"))
 KUBERNETES = ("1.32", "1.37")
 """Oldest and newest version that the manifests are checked for."""
 
 
 def lint(program, *arguments):
-    command = [str(Path(sys.executable).with_name(program)), *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_command(Path(sys.executable).with_name(program), *arguments, cwd=ROOT)
 
 
 def documents(path):
@@ -54,12 +50,8 @@ def pods(document):
 
 
 @pytest.mark.parametrize("path", CONTAINERFILES, ids=lambda path: path.stem)
-def test_hadolint_finds_nothing(path):
+def test_an_image_is_pinned_built_in_stages_and_runs_without_rights(path):
     lint("hadolint", path)
-
-
-@pytest.mark.parametrize("path", CONTAINERFILES, ids=lambda path: path.stem)
-def test_an_image_is_pinned_built_in_stages_and_runs_as_nobody_special(path):
     steps = instructions(path)
     assert list(stages(path)) == ["", "build", "runtime"]
     [base] = [step.text for step in steps if step.word == "ARG" and step.text.startswith("PYTHON_IMAGE=")]
@@ -101,10 +93,7 @@ def test_pods_run_without_rights_and_their_commands_exist(document):
 
 
 def test_the_judges_probes_outlast_loading_and_a_shutdown():
-    [deployment] = [
-        document for document in documents(ROOT / "serve/kubernetes/judge.yaml") if "template" in document["spec"]
-    ]
-    spec = deployment["spec"]["template"]["spec"]
+    [spec] = [spec for document in documents(ROOT / "serve/kubernetes/judge.yaml") for spec in pods(document)]
     [container] = spec["containers"]
     probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
     assert [probe["httpGet"]["path"] for probe in probes] == ["/readyz", "/readyz", "/livez"]
@@ -116,12 +105,8 @@ def test_the_judges_probes_outlast_loading_and_a_shutdown():
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflows_fit_githubs_schema(path):
+def test_workflows_fit_their_schema_pin_actions_ask_for_little_and_call_what_there_is(path):
     lint("check-jsonschema", "--builtin-schema", "vendor.github-workflows", path)
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflows_pin_actions_ask_for_little_and_call_what_there_is(path):
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert workflow["permissions"] == {"contents": "read"}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -138,7 +123,7 @@ def test_workflows_pin_actions_ask_for_little_and_call_what_there_is(path):
         assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [ROOT / ".ci/run", *SCRIPTS], ids=lambda path: path.name)
 def test_shellcheck_finds_nothing(path):
     lint("shellcheck", "--exclude=SC2016", path)  # what srun runs is expanded on the nodes
 

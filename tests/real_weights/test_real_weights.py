@@ -14,7 +14,6 @@ from fastapi.testclient import TestClient
 from judgelm import Judge
 from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_record
 from judgelm.errors import ModelError
-from judgelm.judge import Judge
 from judgelm.judges.bases import download_base
 from judgelm.judges.cards import judge_card
 from judgelm.prompts.judge_card import find_card
@@ -24,7 +23,6 @@ from judgelm.serving.app import create_app
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.settings import ServerSettings
-from tests.real_weights.conftest import EXAMPLES
 from tests.support.batch_runs import BATCH, judged_rows
 from tests.support.in_process import exit_code
 from tests.support.recipe_runs import configure, losses_of, merge_here, read_to_step, run_here, start, write_rows
@@ -48,6 +46,8 @@ def base_gguf(tmp_path_factory):
         except ModelError as error:
             pytest.skip(f"the base's weights are not available here: {error}")
 
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 TOLERANCE = 1e-3
 """Of P(first better) between engines."""
@@ -123,18 +123,6 @@ def adapter(base_gguf, example_pairs, tmp_path_factory):
     return folder / "out"
 
 
-@pytest.fixture(scope="module")
-def merged(adapter, tmp_path_factory):
-    out = tmp_path_factory.mktemp("merged") / "judge"
-    assert merge_here(adapter, out, "--dtype", "float32") is None
-    return out
-
-
-@pytest.fixture(scope="module")
-def by_adapter(adapter, example_pairs):
-    return judged(adapter, example_pairs[:COUNT])
-
-
 def test_the_base_answers_alike_on_transformers_vllm_and_the_server(base_gguf, example_pairs, tmp_path):
     replies, *_, described = judged(base_gguf, example_pairs[:COUNT])
     assert described["model"]["gguf_sha256"] == judge_card("small-judge").base.gguf_sha256
@@ -152,8 +140,10 @@ def test_training_learns_resumes_and_names_its_base(adapter, base_gguf):
     assert json.loads((adapter / "adapter_config.json").read_text())["base_model_name_or_path"] == name
 
 
-def test_the_adapter_judges_alike_merged_and_on_vllm(by_adapter, adapter, merged, example_pairs, tmp_path):
-    replies, scores, probabilities, described = by_adapter
+def test_the_adapter_judges_alike_merged_and_on_vllm(adapter, example_pairs, tmp_path):
+    merged = tmp_path / "merged"
+    assert merge_here(adapter, merged, "--dtype", "float32") is None
+    replies, scores, probabilities, described = judged(adapter, example_pairs[:COUNT])
     assert None not in probabilities, "after 20 steps it writes score lines"
     assert described["model"]["gguf_sha256"] == gguf_record(described["model"]["path"]).sha256
     assert judged(merged, example_pairs[:COUNT])[:2] == (replies, scores)
@@ -163,36 +153,23 @@ def test_the_adapter_judges_alike_merged_and_on_vllm(by_adapter, adapter, merged
         assert same == pytest.approx(probabilities, abs=TOLERANCE)
 
 
-ADAPTER = Path(__file__).parents[2] / "examples/small_judge/judgelm_small_judge"
+def small_judges_probabilities(pairs, dtype):
+    """P(first better) of the pairs in a format, both orders of each."""
+    adapter = EXAMPLES.parent / "small_judge/judgelm_small_judge"
+    samples = [
+        Sample(id=row["id"], question=row["question"], answers=(row["answer_1"], row["answer_2"])) for row in pairs
+    ]
+    with Judge(str(adapter), engine="transformers", device="cpu", dtype=dtype) as loaded:
+        mode = loaded.pairwise(both_orders=True, order_rule="probability")
+        by_id = {judgment.sample_id: judgment.probability for judgment in judge(samples, mode, loaded.engine)}
+    return np.array([by_id[sample.id] for sample in samples], dtype=np.float64)
 
 
-@pytest.fixture(scope="module")
-def probabilities(base_gguf, example_pairs):
-    """P(first better) of the sixty everyday pairs in a format, both orders of each."""
+def test_bfloat16_moves_the_probability_as_little_as_measured(base_gguf, example_pairs):
     checkpoint_of(base_gguf)  # where the adapter's card looks for its base
-
-    def judged(**options):
-        samples = [
-            Sample(id=row["id"], question=row["question"], answers=(row["answer_1"], row["answer_2"]))
-            for row in example_pairs
-        ]
-        with Judge(str(ADAPTER), engine="transformers", device="cpu", **options) as loaded:
-            mode = loaded.pairwise(both_orders=True, order_rule="probability")
-            by_id = {judgment.sample_id: judgment.probability for judgment in judge(samples, mode, loaded.engine)}
-        return np.array([by_id[sample.id] for sample in samples], dtype=np.float64)
-
-    return judged
-
-
-@pytest.fixture(scope="module")
-def exact(probabilities):
-    return probabilities(dtype="float32")
-
-
-# on PandaLM 0.0049 (docs/judging.md); a logit rounded to a multiple of 1/8 alone moves P by 0.0114
-def test_bfloat16_moves_the_probability_as_little_as_measured(probabilities, exact):
-    moved = np.abs(probabilities(dtype="bfloat16") - exact)
-    assert 0 < moved.mean() < 0.01
+    exact, rounded = (small_judges_probabilities(example_pairs, dtype) for dtype in ("float32", "bfloat16"))
+    # on PandaLM 0.0049 (docs/judging.md); a logit rounded to a multiple of 1/8 alone moves P by 0.0114
+    assert 0 < np.abs(rounded - exact).mean() < 0.01
 
 
 def test_a_real_model_is_tuned_and_judges(base_gguf, example_pairs, tmp_path):
