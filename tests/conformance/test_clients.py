@@ -3,13 +3,12 @@
 Answers have a known quality from 2 to 9 (`known_judge`), which is their expected score; of two the better one wins.
 """
 
-import re
-import subprocess
 import sys
 
 import pytest
 
 from tests.support.known_judge import CHANCES, of_quality, quality
+from tests.support.processes import serving
 
 pytestmark = pytest.mark.conformance
 
@@ -202,16 +201,11 @@ def test_fastchat(client, shared_data):
 
 def test_the_command_that_serves(client):
     """`judgelm serve` itself, with a judge that is written down: 8 for the first, 3 for the second."""
-    command = [sys.executable, "-m", "judgelm", "serve", "8 3", "--engine", "scripted", "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        address = next(found[0] for line in server.stdout if (found := re.search(r"http://[^ ]+/v1", line)))
+    command = (sys.executable, "-m", "judgelm", "serve", "8 3", "--engine", "scripted", "--port", 0)
+    with serving(*command) as address:
         found = client("openai_python", base_url=address, prompts=[pandalm(one) for one in PAIRS])
-        assert [winner_in(text) for text in found["texts"]] == [1] * 5
-        assert found["models"] == ["scripted"]
-    finally:
-        server.terminate()
-        assert server.wait(20) == 0
+    assert [winner_in(text) for text in found["texts"]] == [1] * 5
+    assert found["models"] == ["scripted"]
 
 
 def test_verl(client, tiny_model):

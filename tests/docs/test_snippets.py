@@ -9,11 +9,8 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +18,13 @@ import pytest
 import yaml
 
 from tests.support.batch_runs import write_pairs
+from tests.support.processes import serving
 from tests.support.snippet_commands import SnippetError, check_python, check_shell, commands
 from tests.support.snippets import Snippet, named_commands, snippets
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+PROGRAM = Path(sys.executable).with_name("judgelm")
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [README, *DOCS]
 
@@ -66,7 +65,8 @@ RUN_PAGES = [
 @pytest.fixture(scope="session")
 def served():
     """The address of a real server whose judge writes `8 6` whatever it is asked."""
-    with _serving("judgelm serve '8 6' --engine scripted --port 0", ROOT) as address:
+    command = (PROGRAM, "serve", "8 6", "--engine", "scripted", "--port", 0)
+    with serving(*command, cwd=ROOT, env=_environment()) as address:
         yield address
 
 
@@ -187,21 +187,6 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PATH": path, "COLUMNS": "100", "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "unused"}
 
 
-@contextmanager
-def _serving(command: str, folder: Path) -> Iterator[str]:
-    """Its address, while a command serves; it must end well when it is told to."""
-    server = subprocess.Popen(
-        ["bash", "-euc", f"exec {command}"], cwd=folder, env=_environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    try:
-        yield next(found[0] for line in server.stdout if (found := re.search(r"http://[^ ]+/v1", line)))
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=60)
-    assert server.returncode == 0
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_readmes_commands_run_on_a_real_judge(tmp_path, tiny_judge):
@@ -224,7 +209,7 @@ def test_the_readmes_commands_run_on_a_real_judge(tmp_path, tiny_judge):
             if not NOT_RUN_OF_README.keys().isdisjoint(words):
                 continue
             if words[:2] == ["judgelm", "serve"]:
-                with _serving(f"{shlex.join(words)} --port 0", tmp_path) as address:
+                with serving(PROGRAM, *words[1:], "--port", 0, cwd=tmp_path, env=_environment()) as address:
                     _run(replace(one, text=f"curl -sf {address}/models | grep -q judgelm"), tmp_path)
             else:
                 _run(replace(one, text=shlex.join(words)), tmp_path)
