@@ -91,38 +91,32 @@ def test_a_result_is_the_median_over_rounds():
     assert (result.share.median, result.disturbed) == (pytest.approx(0.2), 1)
 
 
+ROUNDS = [
+    timing(name, "score", number, seconds=seconds)
+    for name, rounds in (("judgelm", (1.0, 4.0)), ("vLLM", (3.0, 4.0)))
+    for number, seconds in enumerate(rounds)
+]
+PEERS = {
+    ("judgelm", "float32"): 1.0, ("judgelm on vLLM", "float32"): 0.1, ("vLLM", "float32"): 2.0, ("vLLM", "W8A8"): 0.2,
+    ("llama.cpp", "F16"): 4.0,
+}  # fmt: skip
+FORMATS = [timing(name, "score", seconds=seconds, format=kind) for (name, kind), seconds in PEERS.items()]
+ALONE = timing("judgelm, one", "reasons", seconds=1.0, pairs=1, written=100)
+BATCHED = timing("judgelm", "reasons", seconds=1.0, pairs=8, written=800)
+
+
 @pytest.mark.parametrize(
     ("timings", "name", "expected"),
     [
-        (  # within a round and a format
-            [
-                *(timing(name, "score", number, seconds=seconds)
-                  for name, rounds in (("judgelm", (1.0, 4.0)), ("vLLM", (3.0, 4.0)))
-                  for number, seconds in enumerate(rounds)),
-                timing("vLLM", "score", 0, seconds=9.0, format="float32"),
-            ],
-            "judgelm / vLLM (bfloat16)", (1, 2, 3),
-        ),
-        (  # against the fastest peer in floating point: not judgelm itself, and not W8A8
-            [
-                timing(name, "score", 0, seconds=seconds, format=kind)
-                for name, kind, seconds in (
-                    ("judgelm", "float32", 1.0), ("judgelm on vLLM", "float32", 0.1), ("vLLM", "float32", 2.0),
-                    ("vLLM", "W8A8", 0.2), ("llama.cpp", "F16", 4.0),
-                )
-            ],
-            "judgelm / best peer in floating point (float32)", (2, 2, 2),
-        ),
-        (  # of written tokens
-            [
-                timing("judgelm", "reasons", 0, seconds=1.0, pairs=8, written=800),
-                timing("judgelm, one", "reasons", 0, seconds=1.0, pairs=1, written=100),
-            ],
-            "reasons: judgelm / its batch of one (bfloat16)", (8, 8, 8),
-        ),
+        # within a round and a format
+        ([*ROUNDS, timing("vLLM", "score", seconds=9.0, format="float32")], "judgelm / vLLM (bfloat16)", (1, 2, 3)),
+        # against the fastest peer in floating point: not judgelm itself, and not W8A8
+        (FORMATS, "judgelm / best peer in floating point (float32)", (2, 2, 2)),
+        # of written tokens
+        ([BATCHED, ALONE], "reasons: judgelm / its batch of one (bfloat16)", (8, 8, 8)),
     ],
     ids=["format", "best peer", "reasons"],
-)  # fmt: skip
+)
 def test_a_ratio_is_taken_within_a_round(timings, name, expected):
     spread, _ = ratios(timings)[name]
     assert (spread.least, spread.median, spread.most) == expected

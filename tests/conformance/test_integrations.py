@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.conftest import run_in
+from tests.support.jsonl_files import rows_of
 from tests.support.known_judge import quality
 from tests.support.processes import run_command
 from tests.support.snippets import snippets
@@ -42,7 +43,7 @@ HOST_LOG = Path(__file__).parent / "host_log"
 """A sitecustomize.py: clients in Python write down which hosts they contact."""
 
 EXAMPLES = ROOT / "examples/integrations"
-ROWS = [json.loads(line) for line in (EXAMPLES / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+ROWS = rows_of(EXAMPLES / "answers.jsonl")
 QUALITIES = {row["id"]: quality(row["answer"]) for row in ROWS}
 
 
@@ -84,8 +85,7 @@ def test_lm_evals_task(known_server, tmp_path):
         command += ["--apply_chat_template", "--log_samples", "--output_path", str(tmp_path)]
         _run("lm_eval", command, known_server, tmp_path)
     [samples] = tmp_path.rglob("samples_judged_answers_*.jsonl")
-    rows = [json.loads(line) for line in samples.read_text(encoding="utf-8").splitlines()]
-    assert {row["doc"]["id"]: row["judge_score"] for row in rows} == QUALITIES
+    assert {row["doc"]["id"]: row["judge_score"] for row in rows_of(samples)} == QUALITIES
     [results] = tmp_path.rglob("results_*.json")
     metrics = json.loads(results.read_text(encoding="utf-8"))["results"]["judged_answers"]
     assert metrics["judge_score,none"] == pytest.approx(sum(QUALITIES.values()) / len(QUALITIES))
@@ -154,8 +154,6 @@ def _model_under_evaluation():
         server.shutdown()
 
 
-PAGES = ROOT / "docs/replacing-gpt4"
-DOCUMENTED_ADDRESS = "http://127.0.0.1:8000/v1"
 SERVED_BY = {
     "deepeval": ("deepeval", "deepeval-geval"), "inspect-ai": ("inspect_ai", "inspect-model-graded-qa"),
     "openevals": ("openevals", "openevals"), "prometheus": ("prometheus_eval", "prometheus-absolute"),
@@ -168,14 +166,14 @@ SERVED_BY = {
 def test_a_clients_page_can_be_followed(page, known_server, tmp_path):
     client, dialect = SERVED_BY[page]
     before = _answered(known_server, dialect)
-    for one in snippets(PAGES / f"{page}.md"):
-        text = one.text.replace(DOCUMENTED_ADDRESS, known_server)
+    for one in snippets(ROOT / f"docs/replacing-gpt4/{page}.md"):
+        text = one.text.replace("http://127.0.0.1:8000/v1", known_server)
         if one.kind == "file":
             (tmp_path / one.title).write_text(text, encoding="utf-8")
         elif one.title.endswith("and a running judgelm serve"):
             command = ["python", "-c", text] if one.language == "python" else ["bash", "-euc", text]
-            failed_assertion = (100,) if client == "promptfoo" else ()
-            run_in(client, command, known_server, tmp_path, expected=(0, *failed_assertion))
+            codes = (0, 100) if client == "promptfoo" else (0,)  # 100: an assertion failed
+            run_in(client, command, known_server, tmp_path, expected=codes)
     assert _answered(known_server, dialect) > before
 
 
