@@ -175,27 +175,22 @@ def installed(install):
     return lambda *requires: install("judgeling", requires=requires)
 
 
-def make_clone(folder, *, constraints=True, name="judgelm"):
+def make_clone(folder, *, name="judgelm"):
     folder.mkdir(exist_ok=True)
     folder.joinpath("pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
-    if constraints:
-        folder.joinpath("constraints.txt").touch()
+    folder.joinpath("constraints.txt").touch()
     return folder
 
 
-def test_in_a_clone_the_clone_is_installed(tmp_path, monkeypatch):
-    clone = make_clone(tmp_path / "clone")
+def test_the_clone_is_installed_and_named_by_its_path_from_elsewhere(tmp_path, monkeypatch):
+    clone = make_clone(tmp_path / "a clone")
+    monkeypatch.chdir(tmp_path)
+    expected = f"pip install -e '{clone}[vllm]' -c '{clone}/constraints.txt'"
+    assert install_hint("vllm", root=clone) == expected
     monkeypatch.chdir(clone)
     assert install_hint("train", root=clone) == 'pip install -e ".[train]" -c constraints.txt'
     (clone / "constraints.txt").unlink()
     assert install_hint("train", root=clone) == 'pip install -e ".[train]"'
-
-
-def test_from_elsewhere_the_clone_is_named_by_its_path(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    clone = make_clone(tmp_path / "a clone")
-    expected = f"pip install -e '{clone}[vllm]' -c '{clone}/constraints.txt'"
-    assert install_hint("vllm", root=clone) == expected
 
 
 def test_without_a_clone_the_packages_are_named(installed):
@@ -208,15 +203,10 @@ def test_without_a_clone_the_packages_are_named(installed):
     assert hint == "pip install 'trl>=1.16,<1.17' plain 'docs[python]>=2'"
 
 
-def test_an_extra_of_other_extras_names_their_packages(installed):
-    site = installed(
-        'scipy>=1.12; extra == "report"', 'judgeling[report]; extra == "studies"', 'pandas; extra == "studies"'
-    )
-    assert install_hint("studies", distribution="judgeling", root=site) == "pip install 'scipy>=1.12' pandas"
-
-
-def test_a_missing_module_leads_to_the_first_extra_that_lists_it_itself(installed):
-    installed('scikit-learn; extra == "report"', 'judgeling[report]; extra == "studies"', "base")
+def test_an_extra_of_other_extras_names_their_packages_and_a_module_leads_to_the_extra_that_lists_it(installed):
+    studies = ('judgeling[report]; extra == "studies"', 'pandas; extra == "studies"', "base")
+    site = installed('scikit-learn>=1; extra == "report"', *studies)
+    assert install_hint("studies", distribution="judgeling", root=site) == "pip install 'scikit-learn>=1' pandas"
     extras = [extra_of(module, "judgeling") for module in ("sklearn.metrics", "base", "elsewhere")]
     assert extras == ["report", None, None]
     assert extra_of("sklearn", "never-installed") is None
@@ -228,9 +218,8 @@ def test_another_packages_pyproject_in_site_packages_is_no_clone(installed):
 
 
 def test_missing_packages_are_installed_alone_with_their_declared_versions(installed, tmp_path):
-    site = installed(
-        'pytest>=1; extra == "train"', 'absent-one<3,>=2; extra == "train"', 'absent-two; extra == "train"'
-    )
+    names = ("pytest>=1", "absent-one<3,>=2", "absent-two")
+    site = installed(*(f'{name}; extra == "train"' for name in names))
     used = ["pytest", "absent-one", "undeclared"]
     message = missing_packages("train", used, distribution="judgeling", root=site)
     assert message == "absent-one, undeclared not installed; run: pip install 'absent-one>=2,<3' undeclared"

@@ -32,6 +32,8 @@ def test_compare_asks_in_both_orders_and_takes_the_pair_modes_options():
             judge.compare("q", "a", "b", reason="all")
         with pytest.raises(ConfigError, match="unknown option scale"):
             judge.pairwise(scale=(1, 5))  # the card's business
+    with pytest.raises(ConfigError, match="unknown option batchsize; available: model, adapter"):
+        Judge("8 6", engine="scripted", batchsize=3)
     assert [shown.order for shown in plain.shown] == [(0, 1), (1, 0)]
     assert plain.verdict == judgment.verdict == PairVerdict(winner="tie")
     assert judgment.probability == 0.5
@@ -39,7 +41,7 @@ def test_compare_asks_in_both_orders_and_takes_the_pair_modes_options():
     assert "since it is" in judgment.reason
 
 
-def test_grade_takes_a_reference_an_anchor_or_nothing():
+def test_grade_takes_a_reference_an_anchor_or_nothing_and_rank_several_answers():
     with Judge("7", engine="scripted") as judge:
         plain, referenced = judge.grade("q", "a"), judge.grade("q", "a", reference="r")
         anchored = judge.grade("q", "a", anchor="b")
@@ -49,9 +51,6 @@ def test_grade_takes_a_reference_an_anchor_or_nothing():
     with Judge("Explanation: so, Answer: correct", engine="scripted") as judge:
         rated = judge.grade("q", "a", mode="rubric", dimensions=["logical_correctness"])
     assert rated.verdict == GradeVerdict(score=1)
-
-
-def test_rank_takes_two_answers_or_more():
     with Judge("5 1 8", engine="scripted") as judge:
         assert judge.rank("q", ["a", "b", "c"]).verdict == RankingVerdict(order=((2,), (0,), (1,)))
 
@@ -85,11 +84,6 @@ def test_a_card_is_read_from_a_folder_and_not_looked_up_for_a_servers_model(tmp_
         find_card(str(tmp_path))
 
 
-def test_an_option_no_engine_knows_is_named():
-    with pytest.raises(ConfigError, match="unknown option batchsize; available: model, adapter"):
-        Judge("8 6", engine="scripted", batchsize=3)
-
-
 def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_is_asked_for(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "judge")
     write_card(folder, replace(COMPACT, window=4096))
@@ -97,11 +91,6 @@ def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_i
         Judge(str(folder), engine="transformers")
     with Judge(str(folder), engine="transformers", max_model_len=256) as judge:
         assert judge.engine.describe()["window"] == 256
-
-
-def test_without_a_card_the_default_is_said_to_be_one(tiny_model):
-    with Judge(str(tiny_model)) as judge:
-        assert (judge.format.template, judge.format.source) == ("judgelm-v1", "default")
 
 
 def test_a_judge_on_the_hub_is_asked_as_its_card_says(tiny_model, tmp_path):
@@ -126,10 +115,12 @@ def test_a_judge_on_the_hub_is_asked_as_its_card_says(tiny_model, tmp_path):
     assert second.startswith("ModelError lab/nothing: folder not found, and the hub is")
 
 
-@pytest.mark.parametrize("model", ["./nowhere", "nowhere", "a/b/c"])
-def test_a_folder_that_is_not_there(model):
-    with pytest.raises(ModelError, match="no such folder"):
-        Judge(model)
+def test_without_a_card_the_default_is_used_and_a_missing_folder_is_named(tiny_model):
+    with Judge(str(tiny_model)) as judge:
+        assert (judge.format.template, judge.format.source) == ("judgelm-v1", "default")
+    for model in ("./nowhere", "nowhere", "a/b/c"):
+        with pytest.raises(ModelError, match="no such folder"):
+            Judge(model)
 
 
 WORDS = Card(template="yes-no", template_sha=get_template("yes-no").sha, calibration_temperature=0.5, tie_threshold=0.2)

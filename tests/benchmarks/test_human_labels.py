@@ -15,6 +15,7 @@ from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, result_of
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, PairDistribution, Sample, Shown
+from tests.support.jsonl_files import write_rows
 
 FEW = Resampling(resamples=200)
 NAN = float("nan")
@@ -81,14 +82,12 @@ def test_the_tie_threshold_of_the_highest_agreement():
     assert measures.fit_tie_threshold(probability, np.array([1, -1, 1, -1])) == 0.0
 
 
-def distribution(first_better, unassigned):
-    return PairDistribution(expected=(5, 5), first_better=first_better, tie=0, unassigned=unassigned, likeliest=())
-
-
 def test_verdicts_are_put_back_in_sample_order_and_failures_counted():
+    given = PairDistribution(expected=(5, 5), first_better=0.9, tie=0, unassigned=0.1, likeliest=())
+    swapped = replace(given, first_better=0.3, unassigned=0.3)
     shown = (
-        Shown(order=(0, 1), text="8 3", scores=(8, 3), distribution=distribution(0.9, 0.1)),
-        Shown(order=(1, 0), text="4 6", scores=(4, 6), distribution=distribution(0.3, 0.3)),
+        Shown(order=(0, 1), text="8 3", scores=(8, 3), distribution=given),
+        Shown(order=(1, 0), text="4 6", scores=(4, 6), distribution=swapped),
     )
     judgment = Judgment(sample_id="0", mode="pair", verdict=None, shown=shown, prompt_tokens=7)
     result = judged(rows_of([1, -1]), {"0": judgment})
@@ -127,7 +126,7 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
         for i in range(4)
     ]
     for name in ("pandalm", "llmbar"):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        write_rows(tmp_path / f"{name}.jsonl", lines)
     rows = read_rows(tmp_path / "pandalm.jsonl", limit=None, seed=0)
     stored = replace(judged(rows, {}), verdicts=verdicts([0.1, 0.2, 0.9, 0.5], [0.1, 0.2, NAN, 0.5]))
     file = tmp_path / "page" / "verdicts" / "small-judge" / "pandalm.json"

@@ -30,17 +30,14 @@ NOT_IMPORTED = {
 }
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 PINS = [Requirement(line) for line in CONSTRAINTS if not line.startswith("#")]
+NO_EXTRA = {"extra": ""}
 COPYLEFT = re.compile(r"\b[AL]?GPL|GNU (?:Affero |Lesser )?General Public", re.IGNORECASE)
 
 
-def requirements(extra=None):
-    """The names of what an extra needs, or the package itself."""
-    listed = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
-    return {canonicalize_name(Requirement(one).name) for one in listed} - {"judgelm"}
-
-
-def declared():
-    return requirements().union(*(requirements(extra) for extra in (*FOR_USERS, "vllm")))
+def requirements(*extras):
+    """The names of what the package and the extras need."""
+    listed = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    return {canonicalize_name(Requirement(line).name) for line in listed} - {"judgelm"}
 
 
 def imported():
@@ -63,19 +60,16 @@ def imported():
     return found
 
 
-def test_what_is_imported_is_declared():
-    names = declared() | {"inspect-ai", "inspect_ai", "lighteval"}  # in whose process judgelm.integrations runs
-    assert [place for providers, place in imported().items() if not providers & names] == []
-
-
-def test_what_is_declared_is_imported_or_has_its_reason():
-    used = frozenset().union(*imported())
-    assert declared() - used == set(NOT_IMPORTED)
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported_or_has_its_reason():
+    places, declared = imported(), requirements(*FOR_USERS, "vllm")
+    names = declared | {"inspect-ai", "inspect_ai", "lighteval"}  # in whose process judgelm.integrations runs
+    assert [place for providers, place in places.items() if not providers & names] == []
+    assert declared - frozenset().union(*places) == set(NOT_IMPORTED)
 
 
 def test_no_licence_in_what_users_install_asks_for_their_code():
     """Down to the last dependency's own; what is told by its metadata alone."""
-    seen, waiting, bound = set(), sorted(requirements().union(*(requirements(extra) for extra in FOR_USERS))), []
+    seen, waiting, bound = set(), sorted(requirements(*FOR_USERS)), []
     while waiting:
         name = waiting.pop()
         try:
@@ -87,9 +81,10 @@ def test_no_licence_in_what_users_install_asks_for_their_code():
         seen.add(name)
         if COPYLEFT.search(licence(metadata)):
             bound.append(f"{name}: {licence(metadata)}")
-        for one in map(Requirement, metadata.get_all("Requires-Dist") or []):
-            if one.marker is None or one.marker.evaluate({"extra": ""}):
-                waiting.append(canonicalize_name(one.name))
+        needed = map(Requirement, metadata.get_all("Requires-Dist") or [])
+        waiting += [
+            canonicalize_name(each.name) for each in needed if not each.marker or each.marker.evaluate(NO_EXTRA)
+        ]
     assert len(seen) > 100
     assert bound == []
     assert not seen & {"numba", "llvmlite", "gdown"}  # hundreds of megabytes for nothing that judgelm uses

@@ -91,22 +91,16 @@ def test_nothing_is_loaded(run):
     assert all(target.startswith(("#", "data:text/csv;")) for target in re.findall(r'href="([^"]*)"', html))
 
 
-def test_verdict_in_words(run):
+def test_verdict_in_words_and_counted_lists(run):
     text = body(run.html()).replace("\u00a0", " ")
     # a and c right, b wrong, d failed: 2 of 3; as ties 2 of 4; people say 1, 1, 2 of every pair: 1 of 3 pairs agree
     for part in (
         "66.7 % of 3 pairs", "50.0 % of the 2 pairs with a winner", "tie (1 of 1)", "1 of 4 judgments failed",
         "an agreement of 50.0 %", "With only 3 pairs", "not significantly different", "annotators agree 33.3 %",
-        "By kind &lt;script&gt;",
+        "By kind &lt;script&gt;", "1 disagreement, 1 order flip, 1 failure.", 'data-kinds="disagreement|order flip"',
     ):  # fmt: skip
         assert part in text
-
-
-def test_lists_are_counted(run):
-    text = body(run.html())
-    assert "1 disagreement, 1 order flip, 1 failure." in text
     assert text.count('<details class="pair"') == 2
-    assert 'data-kinds="disagreement|order flip"' in text
 
 
 def test_the_list_is_there_as_csv_and_its_surest_disagreement_is_linked_at_the_top(run):
@@ -139,17 +133,17 @@ def test_a_run_of_failures_alone_has_no_agreement():
     assert "<svg" not in html
 
 
-def test_last_session_gives_the_speed(run):
+def test_the_manifest_gives_speed_and_engine_and_long_text_is_cut(run):
     html = run.html()
     for part in ("2.5 samples/s", "Throughput (last of 2 sessions)", "not recorded"):
         assert part in html
+    run.manifest = {"sessions": [{"engine": {"retries": 3}}], "provenance": {"x": {"engine": "vllm"}}}
+    assert "<li>engine: <bdi>vllm</bdi></li>" in run.html()  # and not the engine's own counts
     run.manifest = {}
-    assert "No run manifest was provided." in run.html()
-
-
-def test_long_text_is_cut_and_said(run):
     run.samples["b"] = Sample(id="b", question="q" * (pairs.MAX_TEXT + 7), answers=("x", "y"))
-    assert "[… 7 more characters are not shown]" in run.html()
+    html = run.html()
+    assert "No run manifest was provided." in html
+    assert "[… 7 more characters are not shown]" in html
 
 
 def explained(judgment):
@@ -159,16 +153,14 @@ def explained(judgment):
         judgment.shown[0], text="8 3", distribution=pair_distribution(score_lines((1, 2), 1), log, f"sampled {ALERT}"),
         reason=f"The first is right {ALERT}", reason_failure=Unparsed("truncated", "", "no end within 9 tokens"),
     )  # fmt: skip
-    swapped = replace(
-        judgment.shown[1],
-        repaired=Unparsed("off_grammar", ALERT, f"no numbers {ALERT}"),
-        reason_failure=Unparsed("engine", f"gone {ALERT}"),
-    )
+    repaired, gone = Unparsed("off_grammar", ALERT, f"no numbers {ALERT}"), Unparsed("engine", f"gone {ALERT}")
+    swapped = replace(judgment.shown[1], repaired=repaired, reason_failure=gone)
     return replace(judgment, shown=(given, swapped), probability=0.75)
 
 
 def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
-    run.judgments["b"] = explained(run.judgments["b"])
+    assert "Brier" not in run.html()
+    run.judgments["b"] = explained(run.judgments["b"])  # its label is the second: Brier score 0.75^2
     text = body(run.html()).replace("\u00a0", " ")
     assert ALERT not in text
     for part in (
@@ -178,33 +170,19 @@ def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
         "expected scores 1.78 : 1.22 ·", "P(shown first is better) 0.778 ·", "· 10.0 % on other replies (sampled",
         "<h3>Reason</h3>", "the reason is incomplete, truncated: no end", "no reason, engine: gone",
         "after a constrained retry; before, unparseable",
+        '<th scope="row">Brier score</th><td class="number">0.562',
+        "Excluded: 0 pairs labelled as ties, 3 without a prob",
     ):  # fmt: skip
         assert part in text
-
-
-def test_probabilities_are_scored_where_there_are_some(run):
-    assert "Brier" not in run.html()
-    run.judgments["b"] = explained(run.judgments["b"])  # its label is the second: 0.75^2
-    text = body(run.html())
-    assert '<th scope="row">Brier score</th><td class="number">0.562' in text
-    assert "Excluded: 0 pairs labelled as ties, 3 without a probability." in text
-
-
-def test_an_engines_own_counts_do_not_hide_its_name(run):
-    run.manifest = {"sessions": [{"engine": {"retries": 3}}], "provenance": {"x": {"engine": "vllm"}}}
-    assert "<li>engine: <bdi>vllm</bdi></li>" in run.html()
-
-
-def about(value, low, high):
-    return Estimate(value=value, low=low, high=high, n=10)
 
 
 @pytest.mark.parametrize(
     ("low", "high", "words"), [(0.01, 0.1, "more often"), (-0.2, -0.1, "less often"), (-0.1, 0.1, "not significant")]
 )
 def test_people_sentence_follows_the_interval(low, high, words):
+    share = Estimate(value=0.8, low=0.7, high=0.9, n=10)
+    difference = Estimate(value=math.nan, low=low, high=high, n=10)
     humans = HumanAgreement(
-        human_human=about(0.8, 0.7, 0.9), judge_human=about(0.8, 0.7, 0.9), difference=about(math.nan, low, high),
-        fleiss_kappa=None, annotators=(3, 3),
-    )  # fmt: skip
+        human_human=share, judge_human=share, difference=difference, fleiss_kappa=None, annotators=(3, 3)
+    )
     assert words in human_sentence(humans)
