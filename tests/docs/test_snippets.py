@@ -78,8 +78,11 @@ def test_every_command_and_option_and_file_exists(page):
                 check_shell(one.text)
             elif one.language == "python":
                 check_python(one.text)
-            elif one.language in ("json", "yaml"):
-                _parse_data(one)
+            elif one.language == "yaml":
+                yaml.safe_load(one.text)
+            elif one.language == "json":
+                for text in one.text.splitlines() if one.title.endswith(".jsonl") else [one.text]:
+                    json.loads(text)
         except (AssertionError, SyntaxError, ValueError, yaml.YAMLError) as error:
             raise AssertionError(f"{one.place}: {error}") from error
 
@@ -125,16 +128,6 @@ def test_what_measured_the_figures_can_be_called_so():
             assert (ROOT / call.split()[1]).is_file(), call
         else:
             check_shell(call)
-
-
-def _parse_data(one: Snippet) -> None:
-    if one.language == "yaml":
-        yaml.safe_load(one.text)
-    elif one.title.endswith(".jsonl"):
-        for line in one.text.splitlines():
-            json.loads(line)
-    else:
-        json.loads(one.text)
 
 
 @pytest.mark.timeout(900)
@@ -219,10 +212,6 @@ def test_the_readmes_commands_run_on_a_real_judge(tmp_path, tiny_judge):
 
 
 def test_a_block_that_is_not_run_says_what_it_needs():
-    unknown = [
-        f"{one.place}: title {one.title!r}"
-        for page in DOCS
-        for one in snippets(page)
-        if one.language in ("bash", "python") and one.title and one.kind not in ("parsed", "provided", "file")
-    ]
+    code = [one for page in DOCS for one in snippets(page) if one.language in ("bash", "python") and one.title]
+    unknown = [f"{one.place}: title {one.title!r}" for one in code if one.kind not in ("parsed", "provided", "file")]
     assert unknown == []

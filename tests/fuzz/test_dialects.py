@@ -49,14 +49,11 @@ def altered_requests(draw, captured):
 def finding_for(case, finding, n):
     """A finding as the server would have it for this case."""
     count = len(case.sample.answers)
-    pair = case.kind == "pair"
     scores = finding.scores[:count] + (5.0,) * (count - len(finding.scores))
-    return JudgeResult(
-        winner=finding.winner if pair else None, scores=scores, first_better=finding.first_better if pair else None,
-        tie=finding.tie if pair else None, draws=(scores,) * n,
-        grades=finding.grades if case.kind in ("grade", "label") else (),
-        correct=finding.correct if case.kind in ("grade", "label") else None, reason=finding.reason,
-    )  # fmt: skip
+    own = replace(finding, scores=scores, draws=(scores,) * n)
+    if case.kind != "pair":
+        own = replace(own, winner=None, first_better=None, tie=None)
+    return own if case.kind in ("grade", "label") else replace(own, grades=(), correct=None)
 
 
 def test_prompts(fuzz, captured):
