@@ -54,13 +54,10 @@ def test_a_recipe_shadows_no_module_and_imports_no_other_recipe(path):
     opening = ast.get_docstring(ast.parse(text)) or ""
     assert path.name in opening or "`judgelm " in opening, "a recipe opens with the command that runs it"
     siblings = {other.stem for folder in RECIPE_FOLDERS for other in (ROOT / folder).glob("*.py")}
-    imported = {
-        alias.name.split(".")[0]
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in ([ast.alias(node.module or "")] if isinstance(node, ast.ImportFrom) else node.names)
-    }
-    assert not imported & siblings
+    nodes = list(ast.walk(ast.parse(text)))
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert not {name.split(".")[0] for name in imported} & siblings
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.yaml")), ids=lambda path: path.name)
@@ -91,13 +88,9 @@ def test_the_product_stays_within_its_budget():
 
 
 def test_a_public_class_name_stands_once_in_the_tree():
-    names = Counter(
-        node.name
-        for path in (ROOT / "judgelm").rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
-    assert [name for name, count in names.items() if count > 1] == []
+    bodies = (ast.parse(path.read_text(encoding="utf-8")).body for path in (ROOT / "judgelm").rglob("*.py"))
+    classes = Counter(node.name for body in bodies for node in body if isinstance(node, ast.ClassDef))
+    assert [name for name, count in classes.items() if count > 1 and not name.startswith("_")] == []
 
 
 PACKAGE = Path(judgelm.__file__).parent

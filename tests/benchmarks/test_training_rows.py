@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -192,15 +193,11 @@ def test_the_order_of_the_rows_changes_nothing_and_no_pair_comes_twice():
 
 
 def test_the_command_writes_rows_for_training_and_skips_test_questions(monkeypatch):
-    row = {"answer_1": "a", "answer_2": "base"}
-    write(
-        *(
-            row
-            | {"id": f"{q}{n}", "question": f"Question {q}?", "answer_1": f"{q} {n}", "preference": (0.1, 0.9)[n % 2]}
-            for q in range(6)
-            for n in range(4)
-        )
-    )
+    row, rows = {"answer_1": "a", "answer_2": "base"}, []
+    for q, n in product(range(6), range(4)):
+        answer = {"answer_1": f"{q} {n}", "preference": (0.1, 0.9)[n % 2]}
+        rows.append(row | answer | {"id": f"{q}{n}", "question": f"Question {q}?"})
+    write(*rows)
     write(row | {"id": "t", "question": "Question 3?"}, name="test.jsonl")
     monkeypatch.setattr("sys.argv", ["derived_pairs", "rows.jsonl", "-o", "out.jsonl", "--exclude", "test.jsonl"])
     main()

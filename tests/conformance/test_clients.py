@@ -87,18 +87,14 @@ def arena_label(first, second):
 
 def test_arena_hard(client):
     levels = {"strong": [9] * 5, "weak": [2] * 5, "mixed": [8, 2, 6, 4, 5]}
-    baseline = [of_quality(5, nth) for nth in range(5)]
+    questions, baseline = [[n, f"What is {n} + {n}?"] for n in range(5)], [of_quality(5, nth) for nth in range(5)]
+    models = {name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in levels.items()}
+    benchmarks = [("arena-hard-v2.0", "hard_prompt", "o3-mini-2025-01-31")]
+    benchmarks += [("arena-hard-v0.1", "arena-hard-v0.1", "gpt-4-0314")]
     found = client(
-        "arena_hard",
-        questions=[[n, f"What is {n} + {n}?"] for n in range(5)],
-        baseline=baseline,
-        models={name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in levels.items()},
-        benchmarks=[
-            ("arena-hard-v2.0", "hard_prompt", "o3-mini-2025-01-31"),
-            ("arena-hard-v0.1", "arena-hard-v0.1", "gpt-4-0314"),
-        ],
+        "arena_hard", questions=questions, baseline=baseline, models=models, benchmarks=benchmarks,
         python=sys.executable,  # the leaderboard needs torch
-    )
+    )  # fmt: skip
     for one in found.values():
         for name, own in levels.items():  # the baseline is shown first, then second
             assert one["verdicts"][name] == [[arena_label(5, level), arena_label(level, 5)] for level in own], name
@@ -211,22 +207,15 @@ def test_the_command_that_serves(client):
 def test_verl(client, tiny_model):
     # the response of a quality against a reference of quality 5, through verl's reward loop
     levels = (5, 6, 4, 7, 3)
-    items = [
-        {"question": "What is 2 + 2?", "response": of_quality(level, 1), "reference": of_quality(5)} for level in levels
-    ]
+    item = {"question": "What is 2 + 2?", "reference": of_quality(5)}
+    items = [item | {"response": of_quality(level, 1)} for level in levels]
     served = {"model": "known", "engine": "openai"}
-    found = client(
-        "verl",
-        tokenizer=str(tiny_model),
-        items=items,
-        rewards={
-            "reference": served,
-            "score": {"model": "8", "engine": "scripted", "method": "score"},
-            "silent": {"model": "nonsense", "engine": "scripted"},
-            "filled": {"model": "nonsense", "engine": "scripted", "failure_score": 0.5},
-            "grouped": served | {"method": "group"},
-        },
-    )
+    silent = {"model": "nonsense", "engine": "scripted"}
+    rewards = {
+        "reference": served, "score": {"model": "8", "engine": "scripted", "method": "score"}, "silent": silent,
+        "filled": silent | {"failure_score": 0.5}, "grouped": served | {"method": "group"},
+    }  # fmt: skip
+    found = client("verl", tokenizer=str(tiny_model), items=items, rewards=rewards)
     # a server tells the probabilities of the likeliest tokens alone, so these are near and not exact
     assert found["reference"]["scores"] == pytest.approx([CHANCES[level - 5] for level in levels], abs=0.1)
     assert found["reference"]["sums"] == pytest.approx(found["reference"]["scores"], abs=1e-6)

@@ -87,12 +87,11 @@ def test_every_command_and_option_and_file_exists(page):
             raise AssertionError(f"{one.place}: {error}") from error
 
 
+SCRIPTS = ("train", "serve", "data_tools", "benchmarks")
 NAMING = {
     "pages": [*PAGES, *(ROOT / name for name in ("PAPERS.md", "CONTRIBUTING.md", "benchmarks/README.md"))],
     "configurations": [path for path in (ROOT / "configs").rglob("*") if path.is_file()],
-    "scripts": [
-        path for name in ("train", "serve", "data_tools", "benchmarks") for path in (ROOT / name).rglob("*.py")
-    ],
+    "scripts": [path for name in SCRIPTS for path in (ROOT / name).rglob("*.py")],
     "help": [*(ROOT / "judgelm/cli").rglob("*.py")],
 }
 

@@ -59,9 +59,7 @@ def parquet(cells):
 
 WHOLE = st.one_of(
     st.tuples(st.sampled_from(("a.jsonl", "a.ndjson", "a.jsonl.gz")), TABLES.map(lines)),
-    st.tuples(
-        st.sampled_from(("a.json", "a", "a.json.gz")), TABLES.map(lambda some: json.dumps(some, indent=1).encode())
-    ),
+    st.tuples(st.sampled_from(("a.json", "a", "a.json.gz")), TABLES.map(partial(json.dumps, indent=1)).map(str.encode)),
     st.tuples(st.just("a.csv"), CELLS.map(lambda cells: table(cells, ","))),
     st.tuples(st.just("a.tsv.gz"), CELLS.map(lambda cells: table(cells, "\t"))),
     st.tuples(st.just("a.parquet"), CELLS.map(parquet)),
@@ -147,11 +145,8 @@ def test_whole_files(fuzz, place):
             found, message = check_rows(place(name, content), content)
             assert message is None
             assert [one.data for one in found] == objects
-        for name, content in (
-            ("a.csv", table(cells, ",")),
-            ("a.tsv.gz", table(cells, "\t")),
-            ("a.parquet", parquet(cells)),
-        ):
+        tables = {"a.csv": table(cells, ","), "a.tsv.gz": table(cells, "\t"), "a.parquet": parquet(cells)}
+        for name, content in tables.items():
             found, message = check_rows(place(name, content), content)
             assert message is None
             assert [list(one.data.values()) for one in found] == cells
@@ -171,9 +166,8 @@ ANSWERS = st.lists(TEXTS, max_size=4)
 OTHERS = {
     "id": st.integers(0, 3) | st.sampled_from(("1", "a", 2.0, "")),
     **dict.fromkeys(("question_id", "turn"), st.integers(0, 3)),
-    **dict.fromkeys(
-        ("category", "text", "text_w_reference", "answer_3", "input", "system", "model_a", "model_b"), TEXTS
-    ),
+    **dict.fromkeys(("category", "text", "text_w_reference", "answer_3"), TEXTS),
+    **dict.fromkeys(("input", "system", "model_a", "model_b"), TEXTS),
     **dict.fromkeys(("score", "scores", "score_w_reference", "score_chosen", "score_rejected"), SCORES),
     **dict.fromkeys(("score_1", "score_2"), st.integers(0, 11)),
     **dict.fromkeys(("winner_model_a", "winner_model_b", "winner_tie"), WON),
@@ -199,11 +193,8 @@ NEEDED = {
     "inputs": SIDE,
     "outputs": st.fixed_dictionaries({}, optional={"evaluation_result": OTHERS["winner"], "evaluation_reason": TEXTS}),
 }
-FORMATS = [
-    *(each.needs for each in SOURCES.values() if each.needs and each.sample),
-    ("id", "winner"),
-    ("question_id", "score"),
-]
+FORMATS = [each.needs for each in SOURCES.values() if each.needs and each.sample]
+FORMATS += [("id", "winner"), ("question_id", "score")]
 
 
 @st.composite

@@ -18,32 +18,15 @@ from judgelm.engines.openai.responses import BadReplyError, Choice, read_choices
 from judgelm.engines.openai.text_tree import TextTree
 from tests.support import fuzzing
 
-TOKEN = {
-    "token": "8",
-    "logprob": -0.1,
-    "top_logprobs": [{"token": "8", "logprob": -0.1}, {"token": "7", "logprob": -2}],
-}
+LIKELIEST = {"token": "8", "logprob": -0.1}
+TOKEN = LIKELIEST | {"top_logprobs": [LIKELIEST, {"token": "7", "logprob": -2}]}
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3}
-BODIES = (
-    {
-        "choices": [{"message": {"content": "8 6"}, "finish_reason": "stop", "logprobs": {"content": [TOKEN, TOKEN]}}],
-        "usage": USAGE,
-    },
-    {
-        "choices": [
-            {
-                "text": "8 6",
-                "finish_reason": "length",
-                "logprobs": {
-                    "tokens": ["8", " 6"],
-                    "token_logprobs": [-0.1, None],
-                    "top_logprobs": [{"8": -0.1}, None],
-                },
-            }
-        ],
-        "usage": USAGE,
-    },
+PLAIN = {"tokens": ["8", " 6"], "token_logprobs": [-0.1, None], "top_logprobs": [{"8": -0.1}, None]}
+CHOICES = (
+    {"message": {"content": "8 6"}, "finish_reason": "stop", "logprobs": {"content": [TOKEN, TOKEN]}},
+    {"text": "8 6", "finish_reason": "length", "logprobs": PLAIN},
 )
+BODIES = tuple({"choices": [choice], "usage": USAGE} for choice in CHOICES)
 HEADERS = st.dictionaries(
     st.sampled_from(("retry-after-ms", "retry-after", "x-ratelimit-reset-requests")),
     fuzzing.texts("1", "6m0s", "20ms", ".", "-", "Wed, 21 Oct 99999 07:28:00 GMT", "s", "inf", "1e999", " ", "9" * 400),

@@ -29,25 +29,14 @@ GRADES = st.builds(
     records.GradeDistribution, expected=NUMBER, unassigned=SHARE,
     likeliest=st.lists(st.tuples(NUMBER, SHARE), max_size=3).map(tuple), approximation=TEXT,
 )  # fmt: skip
+CUT = records.Truncation(answer=0, tokens_before=9, tokens_after=2)
 SHOWN = st.builds(
-    records.Shown,
-    order=st.sampled_from(((0, 1), (1, 0), (0,))),
-    text=TEXT,
-    part=TEXT,
-    scores=st.none() | st.tuples(NUMBER, NUMBER),
-    anchor=st.none() | NUMBER,
-    label=st.none() | TEXT,
-    referenced=st.none() | st.booleans(),
-    failure=st.none() | FAILURES,
-    repaired=st.none() | FAILURES,
-    reason=st.none() | TEXT,
-    reason_failure=st.none() | FAILURES,
-    distribution=st.none() | PAIRS,
-    grades=st.none() | GRADES,
-    truncations=st.lists(
-        st.builds(records.Truncation, answer=st.just(0), tokens_before=st.just(9), tokens_after=st.just(2)), max_size=1
-    ).map(tuple),
-)
+    records.Shown, order=st.sampled_from(((0, 1), (1, 0), (0,))), text=TEXT, part=TEXT,
+    scores=st.none() | st.tuples(NUMBER, NUMBER), anchor=st.none() | NUMBER, label=st.none() | TEXT,
+    referenced=st.none() | st.booleans(), failure=st.none() | FAILURES, repaired=st.none() | FAILURES,
+    reason=st.none() | TEXT, reason_failure=st.none() | FAILURES, distribution=st.none() | PAIRS,
+    grades=st.none() | GRADES, truncations=st.sampled_from(((), (CUT,))),
+)  # fmt: skip
 VERDICTS = st.one_of(
     st.builds(records.PairVerdict, winner=st.sampled_from((1, 2, "tie"))),
     st.just(records.RankingVerdict(order=((1,), (0, 2)))),

@@ -53,13 +53,11 @@ def make_idefics(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
         image_token_id=tokenizer.convert_tokens_to_ids("<image>"), scale_factor=2, pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=False,
     )  # fmt: skip
+    size = {"longest_edge": SIDE}
+    images = transformers.Idefics3ImageProcessorPil(size=size, max_image_size=size, do_image_splitting=False)
+    length = (SIDE // PATCH // 2) ** 2
     processor = transformers.Idefics3Processor(
-        image_processor=transformers.Idefics3ImageProcessorPil(
-            size={"longest_edge": SIDE}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False
-        ),
-        tokenizer=tokenizer,
-        image_seq_len=(SIDE // PATCH // 2) ** 2,
-        chat_template=CHAT_TEMPLATE,
+        image_processor=images, tokenizer=tokenizer, image_seq_len=length, chat_template=CHAT_TEMPLATE
     )
     return _write(folder, transformers.Idefics3ForConditionalGeneration, config, processor, seed)
 
