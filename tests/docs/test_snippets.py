@@ -1,7 +1,7 @@
 """Every command and Python snippet of README.md and docs/: run, in order, page by page; or parsed where it cannot be.
 
 How blocks are marked is said in `tests/support/snippets.py`. Blocks of a client's page are run in that client's own
-environment by `tests/conformance/test_documented_clients.py`.
+environment by `tests/conformance/test_integrations.py`.
 """
 
 import csv
