@@ -3,10 +3,9 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
-import textwrap
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,30 +19,29 @@ from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
 from tests.support.driving import run
+from tests.support.processes import run_command
 
 COMPACT = Card(template="judgelm-compact", template_sha=get_template("judgelm-compact").sha, scale=(0, 5))
 
 
-def test_compare_asks_in_both_orders():
-    with Judge("8 6", engine="scripted") as judge:
-        judgment = judge.compare("q", "a", "b")
-    assert [shown.order for shown in judgment.shown] == [(0, 1), (1, 0)]
-    assert judgment.verdict == PairVerdict(winner="tie")
-
-
-def test_compare_takes_the_pair_modes_options():
+def test_compare_asks_in_both_orders_and_takes_the_pair_modes_options():
     with Judge("8 6\nsince it is", engine="scripted") as judge:
+        plain = judge.compare("q", "a", "b")
         judgment = judge.compare("q", "a", "b", distribution=True, reasons="all", order_rule="probability")
         with pytest.raises(ConfigError, match="unknown option reason"):
             judge.compare("q", "a", "b", reason="all")
         with pytest.raises(ConfigError, match="unknown option scale"):
             judge.pairwise(scale=(1, 5))  # the card's business
-    assert (judgment.probability, judgment.verdict) == (0.5, PairVerdict(winner="tie"))
+    with pytest.raises(ConfigError, match="unknown option batchsize; available: model, adapter"):
+        Judge("8 6", engine="scripted", batchsize=3)
+    assert [shown.order for shown in plain.shown] == [(0, 1), (1, 0)]
+    assert plain.verdict == judgment.verdict == PairVerdict(winner="tie")
+    assert judgment.probability == 0.5
     assert judgment.shown[0].distribution.expected == (8, 6)
     assert "since it is" in judgment.reason
 
 
-def test_grade_takes_a_reference_an_anchor_or_nothing():
+def test_grade_takes_a_reference_an_anchor_or_nothing_and_rank_several_answers():
     with Judge("7", engine="scripted") as judge:
         plain, referenced = judge.grade("q", "a"), judge.grade("q", "a", reference="r")
         anchored = judge.grade("q", "a", anchor="b")
@@ -53,21 +51,16 @@ def test_grade_takes_a_reference_an_anchor_or_nothing():
     with Judge("Explanation: so, Answer: correct", engine="scripted") as judge:
         rated = judge.grade("q", "a", mode="rubric", dimensions=["logical_correctness"])
     assert rated.verdict == GradeVerdict(score=1)
-
-
-def test_rank_takes_two_answers_or_more():
     with Judge("5 1 8", engine="scripted") as judge:
         assert judge.rank("q", ["a", "b", "c"]).verdict == RankingVerdict(order=((2,), (0,), (1,)))
 
 
 def test_the_cards_step_is_what_the_judge_is_asked_for(tiny_model, tmp_path):
-    for path in tiny_model.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(tiny_model, tmp_path, dirs_exist_ok=True)
     write_card(tmp_path, replace(COMPACT, step=0.5))
     with Judge(str(tmp_path), engine="transformers") as judge:
         [request] = next(judge.pairwise(distribution=True)(Sample(id="1", question="q", answers=("a", "b"))))
-    assert "4.5 0" in request.candidates
-    assert len(request.candidates) == 11 * 11
+    assert ("4.5 0" in request.candidates, len(request.candidates)) == (True, 11 * 11)
 
 
 def test_a_reason_gets_what_room_is_left_in_a_small_window(tiny_model):
@@ -82,15 +75,13 @@ def test_a_reason_gets_what_room_is_left_in_a_small_window(tiny_model):
     assert reason.truncations == first.truncations != ()
 
 
-def test_a_servers_model_name_is_not_looked_up_but_a_folder_here_is(tmp_path):
+def test_a_card_is_read_from_a_folder_and_not_looked_up_for_a_servers_model(tmp_path):
     assert prepare(resolve("lab/judge", "openai"), {}).card is None  # would be a hub id
     write_card(tmp_path, COMPACT)
     assert prepare(resolve(str(tmp_path), "openai"), {}).card == COMPACT
-
-
-def test_an_option_no_engine_knows_is_named():
-    with pytest.raises(ConfigError, match="unknown option batchsize; available: model, adapter"):
-        Judge("8 6", engine="scripted", batchsize=3)
+    (tmp_path / "judge.json").write_text("not json")
+    with pytest.raises(CardError, match=r"judge\.json: file: Invalid JSON"):
+        find_card(str(tmp_path))
 
 
 def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_is_asked_for(tiny_model, tmp_path):
@@ -102,28 +93,14 @@ def test_a_window_that_the_model_does_not_have_is_refused_unless_a_smaller_one_i
         assert judge.engine.describe()["window"] == 256
 
 
-def test_without_a_card_the_default_is_said_to_be_one(tiny_model):
-    with Judge(str(tiny_model)) as judge:
-        assert (judge.format.template, judge.format.source) == ("judgelm-v1", "default")
-
-
-def test_a_card_that_is_none_is_an_error(tmp_path):
-    (tmp_path / "judge.json").write_text("not json")
-    with pytest.raises(CardError, match=r"judge\.json: file: Invalid JSON"):
-        find_card(str(tmp_path))
-
-
 def test_a_judge_on_the_hub_is_asked_as_its_card_says(tiny_model, tmp_path):
     # a hub cache as huggingface_hub lays it out, used offline
-    snapshot = tmp_path / "hub" / "models--lab--judge" / "snapshots" / ("a" * 40)
-    snapshot.mkdir(parents=True)
-    (tmp_path / "hub" / "models--lab--judge" / "refs").mkdir()
-    (tmp_path / "hub" / "models--lab--judge" / "refs" / "main").write_text("a" * 40)
-    for path in tiny_model.iterdir():
-        (snapshot / path.name).write_bytes(path.read_bytes())
+    repository = tmp_path / "hub/models--lab--judge"
+    snapshot = Path(shutil.copytree(tiny_model, repository / "snapshots" / ("a" * 40)))
+    (repository / "refs").mkdir()
+    (repository / "refs/main").write_text("a" * 40)
     write_card(snapshot, COMPACT)
-    script = textwrap.dedent(
-        """
+    script = """if True:
         from judgelm import Judge
         judge = Judge("lab/judge")
         print(judge.format.template, judge.format.source, judge.engine.describe()["model"]["commit"])
@@ -131,19 +108,19 @@ def test_a_judge_on_the_hub_is_asked_as_its_card_says(tiny_model, tmp_path):
             Judge("lab/nothing")
         except Exception as error:
             print(type(error).__name__, error)
-        """
-    )
+    """
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    first, second = done.stdout.splitlines()
+    first, second = run_command(sys.executable, "-c", script, env=environment).stdout.splitlines()
     assert first == f"judgelm-compact card {'a' * 40}"
-    assert second.startswith("ModelError lab/nothing: folder not found, and the hub is unreachable")
+    assert second.startswith("ModelError lab/nothing: folder not found, and the hub is")
 
 
-@pytest.mark.parametrize("model", ["./nowhere", "nowhere", "a/b/c"])
-def test_a_folder_that_is_not_there(model):
-    with pytest.raises(ModelError, match="no such folder"):
-        Judge(model)
+def test_without_a_card_the_default_is_used_and_a_missing_folder_is_named(tiny_model):
+    with Judge(str(tiny_model)) as judge:
+        assert (judge.format.template, judge.format.source) == ("judgelm-v1", "default")
+    for model in ("./nowhere", "nowhere", "a/b/c"):
+        with pytest.raises(ModelError, match="no such folder"):
+            Judge(model)
 
 
 WORDS = Card(template="yes-no", template_sha=get_template("yes-no").sha, calibration_temperature=0.5, tie_threshold=0.2)
@@ -167,11 +144,8 @@ def test_a_card_without_weights_loads_the_model_that_it_names(tiny_model, tuned,
     folder = tuned("../model")  # relative to the card's folder
     with Judge(folder, engine=engine) as judge:
         described = judge.engine.describe()["model"]
-        assert (described["path"], judge.format.template, judge.format.source) == (
-            str(tmp_path / "tuned" / ".." / "model"),
-            "yes-no",
-            "card",
-        )
+        assert described["path"] == str(tmp_path / "tuned/../model")
+        assert (judge.format.template, judge.format.source) == ("yes-no", "card")
         mode = judge.mode("pair")
     assert (mode.calibration_temperature, mode.tie_threshold) == (0.5, 0.2)
     with Judge(tuned("../model", identity={"sha": described["sha"]}), engine=engine):
@@ -192,14 +166,12 @@ def test_every_way_to_load_a_model_follows_a_card_without_weights(tiny_model, tu
 
 def test_a_card_without_weights_may_name_an_installed_judge(small_judge, tuned):
     with Judge(tuned("small-judge"), engine="transformers") as judge:
-        assert judge.named.card.name == "small-judge"
-        assert judge.format.template == "yes-no"
+        assert (judge.named.card.name, judge.format.template) == ("small-judge", "yes-no")
 
 
-def test_a_card_without_weights_names_no_other_one(tuned, tmp_path):
-    folder = tuned(".")
-    with pytest.raises(CardError, match=r"model: \. has no weights either"):
-        Judge(folder, engine="transformers")
+def test_a_card_without_weights_names_no_other_one(tuned):
+    with pytest.raises(CardError, match=r"model: \. has no weights either; name the model itself"):
+        Judge(tuned("."), engine="transformers")
     with pytest.raises(ModelError, match="missing: no such folder"):
         Judge(tuned("./missing"), engine="transformers")
 
@@ -218,10 +190,7 @@ def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_fi
         assert (judge.format.template, judge.engine.thinking.mode) == ("judgelm-chat", "absent")
 
 
-NOT_TEXT = [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7]
-
-
-@pytest.mark.parametrize("value", NOT_TEXT, ids=repr)
+@pytest.mark.parametrize("value", [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7], ids=repr)
 @pytest.mark.parametrize(
     ("name", "call"),
     [

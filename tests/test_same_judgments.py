@@ -36,12 +36,8 @@ def arguments(model, path, out, *options):
 
 
 def run(model, path, out, *options):
-    assert exit_code("judgelm-batch", *arguments(model, path, out, *options)) == 0
-    return content(out)
-
-
-def content(out):
     """What must not depend on how a run went: everything but the session's own provenance."""
+    assert exit_code("judgelm-batch", *arguments(model, path, out, *options)) == 0
     return {
         name: [(shown.order, shown.text, shown.scores, shown.failure) for shown in judgment.shown]
         for name, judgment in read_judgments(out).items()
@@ -61,26 +57,20 @@ def undisturbed(tiny_model, input_rows, tmp_path_factory):
     [
         pytest.param(("--max-num-batched-tokens", "1"), marks=pytest.mark.slow),
         ("--max-num-batched-tokens", "5000", "--max-num-seqs", "7"),
+        (),
     ],
 )
-def test_the_batch_budget_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path, options):
-    path = write_rows(tmp_path / "in.jsonl", input_rows)
-    assert run(tiny_model, path, tmp_path / "out.jsonl", *options) == undisturbed
+def test_neither_the_order_of_the_input_nor_the_batch_budget_matters(
+    tiny_model, input_rows, undisturbed, tmp_path, options
+):
+    rows = input_rows if options else random.Random(1).sample(input_rows, len(input_rows))
+    assert run(tiny_model, write_rows(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl", *options) == undisturbed
 
 
-def test_the_order_of_the_input_does_not_matter(tiny_model, input_rows, undisturbed, tmp_path):
-    shuffled = random.Random(1).sample(input_rows, len(input_rows))
-    assert run(tiny_model, write_rows(tmp_path / "in.jsonl", shuffled), tmp_path / "out.jsonl") == undisturbed
+STOPPED = [pytest.param(each, marks=pytest.mark.distributed) for each in (signal.SIGTERM, signal.SIGINT)]
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        signal.SIGKILL,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.distributed),
-        pytest.param(signal.SIGINT, marks=pytest.mark.distributed),
-    ],
-)
+@pytest.mark.parametrize("how", [signal.SIGKILL, *STOPPED])
 def test_a_killed_run_goes_on_where_it_was(tiny_model, input_rows, undisturbed, tmp_path, how):
     path, out = write_rows(tmp_path / "in.jsonl", input_rows), tmp_path / "out.jsonl"
     slow = ("--max-num-batched-tokens", "1", "--max-num-seqs", "1")  # there must be time to hit it in its middle

@@ -7,21 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.human_labels import measures
 from benchmarks.human_labels.__main__ import main
 from benchmarks.human_labels.baselines import WinRates, constant, generator, longer
 from benchmarks.human_labels.judging import judged, read_verdicts, write_verdicts
-from benchmarks.human_labels.measures import (
-    Verdicts,
-    agreement_credits,
-    decided_credits,
-    fit_tie_threshold,
-    position,
-    protocol_credits,
-)
 from benchmarks.human_labels.results import CONSTANT, LONGER, Entrant, result_of
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
 from judgelm.metrics.resampling import Resampling
 from judgelm.records import Judgment, PairDistribution, Sample, Shown
+from tests.support.jsonl_files import write_rows
 
 FEW = Resampling(resamples=200)
 NAN = float("nan")
@@ -37,7 +31,7 @@ def rows_of(truth, samples=None):
 
 
 def verdicts(given, swapped=None):
-    return Verdicts(given=np.array(given), swapped=np.array(given if swapped is None else swapped))
+    return measures.Verdicts(given=np.array(given), swapped=np.array(given if swapped is None else swapped))
 
 
 def test_baselines_that_read_no_word():
@@ -61,8 +55,8 @@ def test_win_rates_of_a_pair_come_before_overall_ones():
 
 def test_a_failure_is_never_right_and_never_a_tie():
     given = verdicts([0.9, 0.5, NAN], [0.7, 0.5, 0.9])
-    assert agreement_credits(given, np.array([1, 0, 0]), 0.0).tolist() == [1.0, 1.0, 0.0]
-    assert decided_credits(given.probability, np.array([1, -1, 1])).tolist() == [1.0, 0.5, 0.0]
+    assert measures.agreement_credits(given, np.array([1, 0, 0]), 0.0).tolist() == [1.0, 1.0, 0.0]
+    assert measures.decided_credits(given.probability, np.array([1, -1, 1])).tolist() == [1.0, 0.5, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -78,24 +72,22 @@ def test_a_failure_is_never_right_and_never_a_tie():
 )
 def test_credits_by_the_authors_protocols(protocol, credit):
     judge = verdicts([0.9, 0.9, 0.9, NAN, NAN], [0.8, 0.1, 0.5, 0.9, 0.9])
-    assert protocol_credits(judge, np.array([1, 0, 1, 1, 0]), protocol, 0.05).tolist() == credit
+    assert measures.protocol_credits(judge, np.array([1, 0, 1, 1, 0]), protocol, 0.05).tolist() == credit
 
 
 def test_the_tie_threshold_of_the_highest_agreement():
     # within 0.1: ties 0.55 and 0.42 are right, which 0.9 and 0.2 stay; below that one of the two is wrong
     probability, truth = np.array([0.55, 0.42, 0.9, 0.2]), np.array([0, 0, 1, -1])
-    assert fit_tie_threshold(probability, truth) == pytest.approx(0.08)
-    assert fit_tie_threshold(probability, np.array([1, -1, 1, -1])) == 0.0
-
-
-def distribution(first_better, unassigned):
-    return PairDistribution(expected=(5, 5), first_better=first_better, tie=0, unassigned=unassigned, likeliest=())
+    assert measures.fit_tie_threshold(probability, truth) == pytest.approx(0.08)
+    assert measures.fit_tie_threshold(probability, np.array([1, -1, 1, -1])) == 0.0
 
 
 def test_verdicts_are_put_back_in_sample_order_and_failures_counted():
+    given = PairDistribution(expected=(5, 5), first_better=0.9, tie=0, unassigned=0.1, likeliest=())
+    swapped = replace(given, first_better=0.3, unassigned=0.3)
     shown = (
-        Shown(order=(0, 1), text="8 3", scores=(8, 3), distribution=distribution(0.9, 0.1)),
-        Shown(order=(1, 0), text="4 6", scores=(4, 6), distribution=distribution(0.3, 0.3)),
+        Shown(order=(0, 1), text="8 3", scores=(8, 3), distribution=given),
+        Shown(order=(1, 0), text="4 6", scores=(4, 6), distribution=swapped),
     )
     judgment = Judgment(sample_id="0", mode="pair", verdict=None, shown=shown, prompt_tokens=7)
     result = judged(rows_of([1, -1]), {"0": judgment})
@@ -113,7 +105,7 @@ def test_a_judge_is_measured_against_the_best_trivial_baseline():
     rows = rows_of([1, 1, 1, -1, -1, -1], samples)
     entrant = Entrant(judged=judged(rows, {}), tie_threshold=0.2, dev=None)
     right = (rows.truth + 1) / 2 * 0.8 + 0.1
-    perfect = replace(entrant, judged=replace(entrant.judged, verdicts=Verdicts.of_baseline(right)))
+    perfect = replace(entrant, judged=replace(entrant.judged, verdicts=measures.Verdicts.of_baseline(right)))
     llmbar = next(human_set for human_set in SETS if human_set.name == "llmbar")
     result = result_of(llmbar, rows, None, {"the judge": perfect, "its base, zero-shot": entrant}, FEW)
     assert result.best == result.best_decided == LONGER
@@ -134,7 +126,7 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
         for i in range(4)
     ]
     for name in ("pandalm", "llmbar"):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        write_rows(tmp_path / f"{name}.jsonl", lines)
     rows = read_rows(tmp_path / "pandalm.jsonl", limit=None, seed=0)
     stored = replace(judged(rows, {}), verdicts=verdicts([0.1, 0.2, 0.9, 0.5], [0.1, 0.2, NAN, 0.5]))
     file = tmp_path / "page" / "verdicts" / "small-judge" / "pandalm.json"
@@ -155,6 +147,6 @@ def test_stored_verdicts_and_baselines_need_no_model(tmp_path, monkeypatch, caps
 
 def test_position_by_each_orders_probability():
     # alike; the first place wins in both orders; the second place does; a failed pair is left out
-    place = position(verdicts([0.9, 0.9, 0.2, NAN], [0.6, 0.2, 0.8, 0.1]), ["a", "b", "c", "d"], FEW)
+    place = measures.position(verdicts([0.9, 0.9, 0.2, NAN], [0.6, 0.2, 0.8, 0.1]), ["a", "b", "c", "d"], FEW)
     assert [place.consistency.value, place.toward_first.value, place.toward_second.value] == pytest.approx([1 / 3] * 3)
     assert place.consistency.n == 3

@@ -5,12 +5,7 @@ import json
 import pytest
 
 from benchmarks.injection.__main__ import main
-from benchmarks.injection.attacks import (
-    Attack,
-    attacks_on,
-    check_attacks,
-    measure_attack_success,
-)
+from benchmarks.injection.attacks import Attack, attacks_on, check_attacks, measure_attack_success
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Row
 from judgelm.engines.openai.prompts import PromptRenderer
@@ -27,7 +22,7 @@ V1 = get_template("judgelm-v1")
 
 
 def through(checked):
-    return {one.attack.id: one.escapes for one in checked if one.escapes}
+    return {check.attack.id: check.escapes for check in checked if check.escapes}
 
 
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "reward"])
@@ -45,12 +40,11 @@ def test_nothing_becomes_a_token_or_a_role_of_a_chat_model(family):
 def test_a_template_without_defence_is_found_out(monkeypatch):
     """The checks themselves can fail: the same template, its delimiters declared and not defended."""
     monkeypatch.setattr(catalog.Layout, "sanitizer", property(lambda layout: Sanitizer([])))
-    found = through(check_attacks(V1))
-    for one in attacks_on(V1):
-        if one.family in ("block end", "look-alike", "line end", "fake block", "padding"):
-            assert one.id in found
-    assert "delimiter: '[System]' is left as it is" in found["block end/[System]"]
-    assert "delimiter: '[System]' stands there 2 times instead of 1" in found["block end/[System]"]
+    escaped = through(check_attacks(V1))
+    families = ("block end", "look-alike", "line end", "fake block", "padding")
+    assert {attack.id for attack in attacks_on(V1) if attack.family in families} <= escaped.keys()
+    for escape in ("is left as it is", "stands there 2 times instead of 1"):
+        assert f"delimiter: '[System]' {escape}" in escaped["block end/[System]"]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -111,39 +105,32 @@ def test_a_models_tokens_are_attacked_and_its_judge_is_measured(capsys, tiny_jud
     assert code == 0
     assert "attacks on judgelm-compact and the parser; its special tokens" in printed  # the card's template
     assert "verdicts moved towards the attacker" in printed
-    found = json.loads(out.read_text())
-    assert len(found["attacks"]) > 200
-    assert found["attacks"][0].keys() == {"attack", "sanitized", "escapes"}
-    assert found["success"]["share"]["n"] + found["success"]["already"] + found["success"]["unreadable"] > 0
+    result = json.loads(out.read_text())
+    assert len(result["attacks"]) > 200
+    assert result["attacks"][0].keys() == {"attack", "sanitized", "escapes"}
+    assert result["success"]["share"]["n"] + result["success"]["already"] + result["success"]["unreadable"] > 0
 
 
 def _texts(value):
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
     [
-        "pandalm/testset-v1.json",
-        "vicuna_reviews/question.jsonl",
-        "mt_bench/question.jsonl",
-        "mmlu_pro/pairs.jsonl",
+        "pandalm/testset-v1.json", "vicuna_reviews/question.jsonl", "mt_bench/question.jsonl", "mmlu_pro/pairs.jsonl",
         "llmbar/Natural/dataset.json",
     ],
-)
+)  # fmt: skip
 def test_real_texts_pass_unchanged(shared_data, place):
     rows = [row.data for row in read_rows(str(shared_data / place)) if isinstance(row, Row)]
     assert len(rows) >= 80
+    truncator = Truncator(tokenizer_of("vicuna"), 4096)
     for name in ("judgelm-v1", "judgelm-paper", "judgelm-chat"):
-        defuse = TEMPLATES[name].sanitizer
-        truncator = Truncator(tokenizer_of("vicuna"), 4096)
-        changed = [text for text in _texts(rows) if defuse(text)[1] or truncator.sanitize(text)[1]]
-        assert changed == []
+        sanitize = TEMPLATES[name].sanitizer
+        assert [text for text in _texts(rows) if sanitize(text)[1] or truncator.sanitize(text)[1]] == []

@@ -9,22 +9,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rehearsal.__main__ import page
+from benchmarks.rehearsal.judging import Batch, check_alike, differences
 from benchmarks.rehearsal.plan import STEPS
 from benchmarks.step_runner import end_group, record, results, run_step
+from tests.support.processes import run_command
 
-ROOT = Path(__file__).parents[2]
 TINY = {"device": "cpu", "tiny": True}
 
 
-def run(tmp_path, code, **options):
-    """The state and the entry of a step that is a line of Python."""
-    file = tmp_path / "results.json"
-    state = run_step("step", file, [sys.executable, "-c", code], os.environ, facts=TINY, **options)
-    return state, results(file)["step"]
-
-
 def test_a_step_that_ends_well_is_done_and_keeps_its_facts(tmp_path):
-    state, entry = run(tmp_path, "print('well')")
+    file = tmp_path / "results.json"
+    state = run_step("step", file, [sys.executable, "-c", "print('well')"], os.environ, facts=TINY)
+    entry = results(file)["step"]
     assert (state, entry["state"], entry["device"]) == ("done", "done", "cpu")
     assert "output" not in entry
     assert (tmp_path / "logs/step.log").read_text() == "well\n"
@@ -58,23 +54,20 @@ def test_the_table_has_figures_or_the_reason_and_the_last_lines_of_a_failure():
     assert "## judge-vllm: failed\n\n```\nlines\ncheck failed: x\n```" in shown
 
 
-def cli(*arguments):
-    command = [sys.executable, "-m", "benchmarks.rehearsal", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run_rehearsal(*arguments):
+    words = (sys.executable, "-m", "benchmarks.rehearsal", *arguments)
+    return run_command(*words, cwd=Path(__file__).parents[2])
 
 
 def test_a_skipped_step_does_not_run_and_a_done_one_stays_done(tmp_path):
     record(tmp_path / "rehearsal.json", "facts", {"state": "done", **TINY})
     two = ["facts", "judge-vllm"]
-    shown = cli(*two, "--skip", *two, "--device", "cpu", "--tiny", "--out", tmp_path)
-    assert shown.returncode == 0, shown.stderr
+    run_rehearsal(*two, "--skip", *two, "--device", "cpu", "--tiny", "--out", tmp_path)
     states = {name: entry["state"] for name, entry in results(tmp_path / "rehearsal.json").items()}
     assert states == {"facts": "done", "judge-vllm": "skipped"}
 
 
 def test_runs_are_alike_only_if_replies_and_probabilities_are():
-    from benchmarks.rehearsal.judging import Batch, check_alike, differences
-
     def batch(*chances, text="8 6"):
         shown = [[{"text": text, "distribution": {"first_better": chance}}] for chance in chances]
         return Batch(rows={str(i): {"verdict": 1, "shown": each} for i, each in enumerate(shown)}, summary={})
@@ -90,8 +83,7 @@ def test_runs_are_alike_only_if_replies_and_probabilities_are():
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_every_step_that_a_cpu_can_run_ends_well(tmp_path):
-    shown = cli("all", "--device", "cpu", "--tiny", "--out", tmp_path, "--limit", 1500)
-    assert shown.returncode == 0, shown.stdout[-6000:]
+    run_rehearsal("all", "--device", "cpu", "--tiny", "--out", tmp_path, "--limit", 1500)
     entries = json.loads((tmp_path / "rehearsal.json").read_text())
     assert entries.keys() == STEPS.keys()
     for name, entry in entries.items():

@@ -1,7 +1,6 @@
-"""The replication: what its bases read, which runs make which table, its numbers on judges whose behaviour is known."""
+"""The replication: what its bases read, its runs and tables, its numbers on judges whose behaviour is known."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.replication.crossed import crossed_difference, crossed_estimate, crossed_sums
 from benchmarks.replication.data import documents, write_test, write_training
 from benchmarks.replication.measures import cell_of, difference, measure, pooled, truth_of
 from benchmarks.replication.page import claim_figure, claim_lines, standing_alone
 from benchmarks.replication.plan import PLANS, Run
 from benchmarks.replication.runs import Outcome, read_pairs
 from benchmarks.replication.tables import Claim, claims_of
-from judgelm.metrics.resampling import Estimate, Resampling
+from judgelm.metrics.resampling import Estimate, Resampling, estimate
+from tests.support.processes import run_command
 
-ROOT = Path(__file__).parents[2]
 HOW = Resampling(resamples=500)
 
 
@@ -55,10 +55,9 @@ def test_no_question_of_the_test_is_read_or_trained_on_and_a_larger_scale_begins
 
 def test_a_judge_that_favours_the_first_place_shows_it(truths):
     fair, leaning = judges(truths["without"]), judges(truths["without"], lean=0.3)
-    found = measure(leaning, HOW)
-    assert found["toward_first"].value == pytest.approx(0.3, abs=0.04)
-    assert found["toward_second"].value == 0
-    assert found["delta_bias"].value == found["toward_first"].value
+    values = {name: figure.value for name, figure in measure(leaning, HOW).items()}
+    assert values["toward_first"] == values["delta_bias"] == pytest.approx(0.3, abs=0.04)
+    assert values["toward_second"] == 0
     assert pooled([fair, judges(truths["without"], seeds=5)]).values.shape == (3, 800, 14)  # of seeds that both have
     compared = difference(fair, leaning, HOW)
     assert compared["consistency"].low > 0
@@ -105,27 +104,75 @@ def test_a_claim_is_read_off_the_interval(expected, low, high, verdict):
 
 @pytest.mark.slow
 def test_the_whole_replication_runs_and_goes_on_where_it_stopped(tmp_path):
-    command = [sys.executable, "-m", "benchmarks.replication", "--plan", "smoke", "--folder", str(tmp_path / "lab")]
-    first = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, cwd=ROOT)
-    assert first.returncode == 0, first.stderr[-3000:]
+    def replicate(plan="smoke", **options):
+        command = (sys.executable, "-m", "benchmarks.replication", "--plan", plan, "--folder", tmp_path / "lab")
+        return run_command(*command, cwd=Path(__file__).parents[2], timeout=600, **options)
+
+    replicate()
     page = tmp_path / "lab" / "page"
     tables = (page / "tables.md").read_text()
     assert all(f"Table {number}" in tables for number in (4, 5, 6, 1))
     runs = PLANS["smoke"].runs()
     assert set(json.loads((page / "outcomes.json").read_text())) == {run.name for run in runs}
     (tmp_path / "lab" / "outcomes" / f"{runs[0].name}.json").unlink()
-    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600, cwd=ROOT)
-    assert f"1/1 runs, 0 min: {runs[0].name}" in again.stdout
+    assert f"1/1 runs, 0 min: {runs[0].name}" in replicate().stdout
     assert (page / "tables.md").read_text().splitlines()[4:] == tables.splitlines()[4:]  # the same numbers
-    other = subprocess.run(
-        [*command[:-3], "quick", *command[-2:]], capture_output=True, text=True, check=False, cwd=ROOT
-    )
-    assert "holds runs of another plan" in other.stderr
+    assert "holds runs of another plan" in replicate("quick", code=1).stderr
 
 
 def test_a_perfect_judge_agrees_with_the_impartial_and_is_consistent(truths):
     found = measure(judges(truths["without"]), HOW)
-    assert found["impartial"].value == 1
-    assert found["consistency"].value == 1
-    assert found["delta_bias"].value == 0
+    assert [found[name].value for name in ("impartial", "consistency", "delta_bias")] == [1, 1, 0]
     assert found["agreement"].value == np.mean(truths["without"].teacher == truths["without"].impartial) < 1
+
+
+CROSSED = Resampling(seed=3, resamples=4000)
+
+
+def share(sums):
+    return sums[:, :1] / sums[:, 1:]
+
+
+def hits(array):
+    """(seeds, pairs) of 0 and 1 as (seeds, pairs, 2): hit, counted."""
+    return np.stack([array, np.ones_like(array)], axis=-1).astype(float)
+
+
+def test_with_one_seed_it_is_the_bootstrap_over_questions():
+    rng = np.random.default_rng(0)
+    one = hits(rng.random((1, 300)) < 0.7)
+    clusters = [i // 2 for i in range(300)]
+    [crossed] = crossed_estimate(one, share, clusters, CROSSED)
+    [plain] = estimate(one[0], share, clusters, CROSSED)
+    assert (crossed.value, crossed.n) == (plain.value, 300)
+    assert (crossed.low, crossed.high) == pytest.approx((plain.low, plain.high), abs=0.01)
+
+
+def test_its_width_is_that_of_new_questions_and_new_judges():
+    # variance of a mean over S seeds and Q questions: seeds' / S + questions' / Q + the rest's / (S * Q); the bootstrap
+    # of both at once is known to count the rest up to three times, which is little here
+    rng = np.random.default_rng(2)
+    seeds, questions = 8, 400
+    shapes = ((0.1, (seeds, 1)), (1.0, (1, questions)), (0.1, (seeds, questions)))
+    effects = sum(rng.normal(0, spread, shape) for spread, shape in shapes)
+    values = np.stack([effects, np.ones_like(effects)], axis=-1)
+    samples = share(crossed_sums(values, list(range(questions)), CROSSED))[:, 0]
+    expected = effects.mean(axis=1).var() / seeds + effects.mean(axis=0).var() / questions
+    assert samples.var() == pytest.approx(expected, rel=0.15)
+
+
+def test_what_two_kinds_of_judges_share_cancels():
+    rng = np.random.default_rng(3)
+    hard = rng.random(400)
+    base = hits(np.stack([hard > 0.5 + shift for shift in (0.0, 0.1, 0.2)]))
+    better = hits(np.stack([hard > 0.45 + shift for shift in (0.0, 0.1, 0.2)]))
+    [found] = crossed_difference(better, base, share, list(range(400)), CROSSED)
+    [alone] = crossed_estimate(better, share, list(range(400)), CROSSED)
+    assert 0 < found.low < found.value < found.high
+    assert found.high - found.low < 0.5 * (alone.high - alone.low)
+
+
+def test_nothing_to_draw_from_is_an_error():
+    for seeds, keys, finding in ((0, [1, 2, 3], "0 seeds"), (1, [1, 2], "2 cluster keys")):
+        with pytest.raises(ValueError, match=finding):
+            crossed_sums(np.zeros((seeds, 3, 2)), keys, CROSSED)

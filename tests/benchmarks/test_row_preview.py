@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +11,13 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from benchmarks.row_preview import (
-    preview_row,
-    preview_swap,
-    render_row,
-)
+from benchmarks.row_preview import preview_row, preview_swap, render_row
 from judgelm.data.labelled_pair import LabelledPair
 from judgelm.errors import ConfigError
 from judgelm.records import Label, Sample
 from judgelm.training.rows.builder import RowOptions
 from judgelm.training.rows.sft import SFTRowBuilder
-
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import run_command
 
 
 @pytest.fixture(scope="module")
@@ -102,29 +96,22 @@ def test_a_swapped_row_is_shown_after_its_own(tokenizer):
         preview_swap(pair(("a", "b", "c")), tokenizer, options())
 
 
-def line(number):
-    return {
-        "question_id": str(number), "question_body": f"what {number}", "answer1_body": "a fox", "answer2_body": "a dog",
-        "score": [8, 6], "text": "8 6\nAssistant 1 can jump", "reference": {"text": "a big fox"},
-        "score_w_reference": [3, 9], "text_w_reference": "3 9\nThe former is better than the latter.",
-    }  # fmt: skip
-
-
-@pytest.fixture
-def rows(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    lines = [json.dumps(line(number)) for number in range(1, 31)]
-    path.write_text("\n".join(["not json", *lines]) + "\n")
-    return path
+ROW = {
+    "question_body": "what", "answer1_body": "a fox", "answer2_body": "a dog", "score": [8, 6],
+    "text": "8 6\nAssistant 1 can jump", "reference": {"text": "a big fox"}, "score_w_reference": [3, 9],
+    "text_w_reference": "3 9\nThe former is better than the latter.",
+}  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("no_color", ["", "1"])
-def test_the_recipe_shows_a_row_and_its_swap_with_colours_or_without(rows, tiny_model, no_color):
-    command = [sys.executable, ROOT / "data_tools" / "show.py", rows, "--model", tiny_model, "--id", "7", "--swap"]
+def test_the_recipe_shows_a_row_and_its_swap_with_colours_or_without(tmp_path, tiny_model, no_color):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("not json\n" + "".join(json.dumps(ROW | {"question_id": str(n)}) + "\n" for n in range(1, 31)))
+    command = (sys.executable, Path(__file__).parents[2] / "data_tools/show.py", rows, "--model", tiny_model)
+    options = ("--id", 7, "--swap", "--template", "judgelm-compact", "--window", 300)
     colours = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "NO_COLOR": no_color}
-    options = ["--template", "judgelm-compact", "--window", "300"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=True, env=os.environ | colours)
+    done = run_command(*command, *options, env=os.environ | colours)
     text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)  # bold and dim are no colours
     assert "reference shown; nothing is cut" in text
     assert "[R] a big fox⏎" in text

@@ -47,12 +47,9 @@ SOURCE_CLIENTS = {  # no packages: a repository's scripts at a commit, in the en
         "https://github.com/lmarena/arena-hard-auto",
         "196f6b826783b3da7310e361a805fa36f0be83f3",
         ["gen_judgment.py", "show_result.py", "utils", "config"],
-    ),
+    )
 }
-NODE_CLIENTS = {
-    "openai_node": ["openai@7.57.0"],
-    "promptfoo": ["promptfoo@0.123.1", "node@22.23.3"],
-}
+NODE_CLIENTS = {"openai_node": ["openai@7.57.0"], "promptfoo": ["promptfoo@0.123.1", "node@22.23.3"]}
 
 
 def build(name: str) -> str:

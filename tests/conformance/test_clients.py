@@ -3,13 +3,12 @@
 Answers have a known quality from 2 to 9 (`known_judge`), which is their expected score; of two the better one wins.
 """
 
-import re
-import subprocess
 import sys
 
 import pytest
 
 from tests.support.known_judge import CHANCES, of_quality, quality
+from tests.support.processes import serving
 
 pytestmark = pytest.mark.conformance
 
@@ -52,35 +51,16 @@ def test_openais_own_clients(client, name):
 
 
 RANKINGS = (
-    "alpaca_eval_clf_cot_gpt4_turbo",
-    "alpaca_eval_clf_gpt4_turbo",
-    "alpaca_eval_cot_gpt4_turbo_fn",
-    "alpaca_eval_gpt4",
-    "alpaca_eval_gpt4_0314",
-    "alpaca_eval_gpt4_0613",
-    "alpaca_eval_gpt4_fn",
-    "alpaca_eval_gpt4_turbo_fn",
-    "alpaca_farm_greedy_gpt4",
-    "aviary_gpt4",
-    "chatgpt",
-    "chatgpt_fn",
-    "gpt-3.5-turbo-1106_ranking",
-    "gpt4",
-    "gpt4_turbo",
-    "gpt4_turbo_clf",
-    "gpt4_turbo_cot_clf",
-    "improved_aviary_gpt4",
-    "improved_lmsys_gpt4",
-    "lmsys_gpt4",
-)
+    "alpaca_eval_clf_cot_gpt4_turbo", "alpaca_eval_clf_gpt4_turbo", "alpaca_eval_cot_gpt4_turbo_fn", "alpaca_eval_gpt4",
+    "alpaca_eval_gpt4_0314", "alpaca_eval_gpt4_0613", "alpaca_eval_gpt4_fn", "alpaca_eval_gpt4_turbo_fn",
+    "alpaca_farm_greedy_gpt4", "aviary_gpt4", "chatgpt", "chatgpt_fn", "gpt-3.5-turbo-1106_ranking", "gpt4",
+    "gpt4_turbo", "gpt4_turbo_clf", "gpt4_turbo_cot_clf", "improved_aviary_gpt4", "improved_lmsys_gpt4", "lmsys_gpt4",
+)  # fmt: skip
 WEIGHTED = (
-    "gpt4_turbo_cot_logprob",
-    "gpt4_turbo_logprob",
-    "weighted_alpaca_eval_cot_gpt4_turbo",
-    "weighted_alpaca_eval_gpt-4o-mini-2024-07-18",
-    "weighted_alpaca_eval_gpt4_turbo",
+    "gpt4_turbo_cot_logprob", "gpt4_turbo_logprob", "weighted_alpaca_eval_cot_gpt4_turbo",
+    "weighted_alpaca_eval_gpt-4o-mini-2024-07-18", "weighted_alpaca_eval_gpt4_turbo",
     "weighted_alpaca_eval_gpt4_turbo_new",
-)
+)  # fmt: skip
 """All annotators of OpenAI's chat API; others ask other services, hold weights themselves, or, `alpaca_farm` and the
 models before chats, send many plain prompts in one request."""
 
@@ -107,18 +87,14 @@ def arena_label(first, second):
 
 def test_arena_hard(client):
     levels = {"strong": [9] * 5, "weak": [2] * 5, "mixed": [8, 2, 6, 4, 5]}
-    baseline = [of_quality(5, nth) for nth in range(5)]
+    questions, baseline = [[n, f"What is {n} + {n}?"] for n in range(5)], [of_quality(5, nth) for nth in range(5)]
+    models = {name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in levels.items()}
+    benchmarks = [("arena-hard-v2.0", "hard_prompt", "o3-mini-2025-01-31")]
+    benchmarks += [("arena-hard-v0.1", "arena-hard-v0.1", "gpt-4-0314")]
     found = client(
-        "arena_hard",
-        questions=[[n, f"What is {n} + {n}?"] for n in range(5)],
-        baseline=baseline,
-        models={name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in levels.items()},
-        benchmarks=[
-            ("arena-hard-v2.0", "hard_prompt", "o3-mini-2025-01-31"),
-            ("arena-hard-v0.1", "arena-hard-v0.1", "gpt-4-0314"),
-        ],
+        "arena_hard", questions=questions, baseline=baseline, models=models, benchmarks=benchmarks,
         python=sys.executable,  # the leaderboard needs torch
-    )
+    )  # fmt: skip
     for one in found.values():
         for name, own in levels.items():  # the baseline is shown first, then second
             assert one["verdicts"][name] == [[arena_label(5, level), arena_label(level, 5)] for level in own], name
@@ -221,37 +197,25 @@ def test_fastchat(client, shared_data):
 
 def test_the_command_that_serves(client):
     """`judgelm serve` itself, with a judge that is written down: 8 for the first, 3 for the second."""
-    command = [sys.executable, "-m", "judgelm", "serve", "8 3", "--engine", "scripted", "--port", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        address = next(found[0] for line in server.stdout if (found := re.search(r"http://[^ ]+/v1", line)))
+    command = (sys.executable, "-m", "judgelm", "serve", "8 3", "--engine", "scripted", "--port", 0)
+    with serving(*command) as address:
         found = client("openai_python", base_url=address, prompts=[pandalm(one) for one in PAIRS])
-        assert [winner_in(text) for text in found["texts"]] == [1] * 5
-        assert found["models"] == ["scripted"]
-    finally:
-        server.terminate()
-        assert server.wait(20) == 0
+    assert [winner_in(text) for text in found["texts"]] == [1] * 5
+    assert found["models"] == ["scripted"]
 
 
 def test_verl(client, tiny_model):
     # the response of a quality against a reference of quality 5, through verl's reward loop
     levels = (5, 6, 4, 7, 3)
-    items = [
-        {"question": "What is 2 + 2?", "response": of_quality(level, 1), "reference": of_quality(5)} for level in levels
-    ]
+    item = {"question": "What is 2 + 2?", "reference": of_quality(5)}
+    items = [item | {"response": of_quality(level, 1)} for level in levels]
     served = {"model": "known", "engine": "openai"}
-    found = client(
-        "verl",
-        tokenizer=str(tiny_model),
-        items=items,
-        rewards={
-            "reference": served,
-            "score": {"model": "8", "engine": "scripted", "method": "score"},
-            "silent": {"model": "nonsense", "engine": "scripted"},
-            "filled": {"model": "nonsense", "engine": "scripted", "failure_score": 0.5},
-            "grouped": served | {"method": "group"},
-        },
-    )
+    silent = {"model": "nonsense", "engine": "scripted"}
+    rewards = {
+        "reference": served, "score": {"model": "8", "engine": "scripted", "method": "score"}, "silent": silent,
+        "filled": silent | {"failure_score": 0.5}, "grouped": served | {"method": "group"},
+    }  # fmt: skip
+    found = client("verl", tokenizer=str(tiny_model), items=items, rewards=rewards)
     # a server tells the probabilities of the likeliest tokens alone, so these are near and not exact
     assert found["reference"]["scores"] == pytest.approx([CHANCES[level - 5] for level in levels], abs=0.1)
     assert found["reference"]["sums"] == pytest.approx(found["reference"]["scores"], abs=1e-6)

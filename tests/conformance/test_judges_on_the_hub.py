@@ -2,17 +2,27 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
 from judgelm.jsonl import read_jsonl
 from tests.support.hub_server import running_hub
+from tests.support.jsonl_files import write_rows
+from tests.support.processes import run_command
 
 pytestmark = pytest.mark.conformance
 
 JUDGE = "BAAI/JudgeLM-7B-v1.0"
+
+
+def run_judgelm(hub, folder, *arguments):
+    """Run judgelm in the folder, with the hub of this machine as the hub."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    environment |= hub.environment(folder / "cache") | {"COLUMNS": "200"}
+    return run_command(sys.executable, "-m", "judgelm", *arguments, cwd=folder, env=environment)
+
+
 PAIRS = [
     {"id": str(n), "question": f"What is {n} + 1?", "answer_1": str(n + 1), "answer_2": "5 or so"} for n in range(3)
 ]
@@ -22,18 +32,11 @@ PAIRS = [
 def test_a_name_becomes_a_verdict(tiny_judge, tmp_path, name):
     """The weights are tiny and trained on another template; what is tested is how the judge of that name is asked."""
     files = {path.name: path for path in tiny_judge.iterdir() if path.name != "judge.json" and path.is_file()}
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    write_rows(tmp_path / "pairs.jsonl", PAIRS)
     with running_hub() as hub:
         hub.commit("model", name, files, licence="other")
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-        arguments = ["pairs.jsonl", "-o", "out.jsonl", "--model", name, "--max-failure-rate", "1", "--device", "cpu"]
-        command = "from judgelm.cli.batch import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", command, *arguments],
-            env=environment | hub.environment(tmp_path / "cache") | {"COLUMNS": "200"},
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+        arguments = ("pairs.jsonl", "-o", "out.jsonl", "--model", name, "--max-failure-rate", 1, "--device", "cpu")
+        done = run_judgelm(hub, tmp_path, "batch", *arguments)
     assert "card judgelm (verified)" in done.stderr
     assert "template judgelm-v1 (from the card)" in done.stderr
     assert len(list(read_jsonl(tmp_path / "out.jsonl"))) == len(PAIRS)
@@ -43,19 +46,12 @@ def test_a_name_becomes_a_verdict(tiny_judge, tmp_path, name):
 
 def test_questions_are_downloaded_once_by_the_name_of_their_set(tmp_path):
     turns = [{"question_id": n, "category": "math", "turns": [f"What is {n}?", "And why?"]} for n in range(20)]
-    command = "from judgelm.cli.main import main; main()"
     sides = [f"name={name},engine=scripted,model={name}" for name in "ab"]
-    arguments = ["compare", *sides, "--questions", "mt-bench", "-o", "out", "--engine", "scripted", "--judge", "8 6"]
+    options = ("-o", "out", "--engine", "scripted", "--judge", "8 6", "--bootstrap", 100)
     with running_hub() as hub:
         files = {"raw/question.jsonl": "".join(json.dumps(row) + "\n" for row in turns)}
         hub.commit("dataset", "HuggingFaceH4/mt_bench_prompts", files)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
         for _ in range(2):
-            done = subprocess.run(
-                [sys.executable, "-c", command, *arguments, "--bootstrap", "100"],
-                env=environment | hub.environment(tmp_path / "cache"),
-                cwd=tmp_path, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
+            run_judgelm(hub, tmp_path, "compare", *sides, "--questions", "mt-bench", *options)
         assert len(hub.downloads("question.jsonl")) == 1
     assert next(iter(read_jsonl(tmp_path / "out" / "pairs.jsonl")))["question"] == "What is 0?"

@@ -139,22 +139,11 @@ def tigerscore(code, task):
 
 
 AUTHORS = {
-    "auto-j": auto_j,
-    "compassjudger-1": compassjudger_1,
-    "compassjudger-2": compassjudger_2,
-    "con-j": con_j,
-    "flow-judge": flow_judge,
-    "j1-micro": j1_micro,
-    "judgelrm": judgelrm,
-    "offsetbias": offsetbias,
-    "rise-judge": rise_judge,
-    "rm-r1-deepseek": rm_r1_deepseek,
-    "rm-r1-instruct": rm_r1,
-    "selene-1-mini": selene,
-    "self-taught-evaluator": self_taught,
-    "skywork-critic": skywork,
-    "tigerscore": tigerscore,
-}
+    "auto-j": auto_j, "compassjudger-1": compassjudger_1, "compassjudger-2": compassjudger_2, "con-j": con_j,
+    "flow-judge": flow_judge, "j1-micro": j1_micro, "judgelrm": judgelrm, "offsetbias": offsetbias,
+    "rise-judge": rise_judge, "rm-r1-deepseek": rm_r1_deepseek, "rm-r1-instruct": rm_r1, "selene-1-mini": selene,
+    "self-taught-evaluator": self_taught, "skywork-critic": skywork, "tigerscore": tigerscore,
+}  # fmt: skip
 """Card -> the texts of a task's messages for the golden sample, made by its authors' code."""
 
 

@@ -11,9 +11,8 @@ RUN_BY_CLIENTS = ("deepeval", "inspect-ai", "openevals", "prometheus", "promptfo
 
 
 def pytest_terminal_summary(terminalreporter):
-    found = Counter(
-        _kind(one) for page in DOCS.rglob("*.md") for one in snippets(page) if one.language in ("bash", "python")
-    )
+    code = [one for page in DOCS.rglob("*.md") for one in snippets(page) if one.language in ("bash", "python")]
+    found = Counter(map(_kind, code))
     terminalreporter.write_line(
         f"snippets of docs/: {found['run']} run, {found['file']} files that they use, {found['client']} run by "
         f"`make conformance`, {found['parsed']} only parsed"

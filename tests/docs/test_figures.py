@@ -8,13 +8,13 @@ import pytest
 
 from benchmarks import figures
 from benchmarks.findings.tables import render
+from benchmarks.which_judge import __main__ as which_judge
 from judgelm.dialects.catalog import DIALECTS
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TABLE = ROOT / "docs/benchmarks.md"
 DETAILS = ROOT / "benchmarks/README.md"
-FINDINGS = ROOT / "docs/findings.md"
 FINDINGS_TABLES = ROOT / "benchmarks/findings/tables.md"
 PAGES = [README, *sorted(page for page in (ROOT / "docs").rglob("*.md") if page != TABLE)]
 INTERVAL = re.compile(r"-?\d+\.\d+ to -?\d+\.\d+")
@@ -50,7 +50,7 @@ def test_the_tables_of_the_findings_are_those_of_their_results():
 
 
 def test_the_findings_show_every_row_of_their_tables_and_no_other_interval():
-    page, tables = (path.read_text(encoding="utf-8") for path in (FINDINGS, FINDINGS_TABLES))
+    page, tables = (path.read_text(encoding="utf-8") for path in (ROOT / "docs/findings.md", FINDINGS_TABLES))
     rows = {line for line in tables.splitlines() if line.startswith("|")}
     assert len(rows) > 80
     assert rows <= set(page.splitlines())
@@ -76,3 +76,20 @@ def test_every_figure_has_n_a_command_a_date_and_a_machine():
 def test_the_number_of_dialects_is_the_catalogs(page):
     [stated] = re.findall(r"(\d+) (?:kinds of|judge prompts)", page.read_text(encoding="utf-8"))
     assert int(stated) == len(DIALECTS)
+
+
+def test_the_table_of_judges_is_up_to_date():
+    published = which_judge.published()
+    rows = [*which_judge.own_rows(), *which_judge.released_rows(published)]
+    text = README.read_text(encoding="utf-8")
+    assert which_judge.readme_with(text, rows) == text, "run: python -m benchmarks.which_judge"
+    assert which_judge.page(rows, published) == which_judge.PAGE.read_text(encoding="utf-8")
+
+
+def test_every_published_figure_is_of_a_known_judge_and_has_a_source():
+    known = {row["judge"] for row in which_judge.released_rows({})}
+    for (model, name), fact in which_judge.published().items():
+        assert model in known
+        assert name in which_judge.SETS
+        assert 0 < fact["percent"] < 100
+        assert fact["source"].startswith("https://")

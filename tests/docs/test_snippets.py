@@ -1,7 +1,7 @@
 """Every command and Python snippet of README.md and docs/: run, in order, page by page; or parsed where it cannot be.
 
 How blocks are marked is said in `tests/support/snippets.py`. Blocks of a client's page are run in that client's own
-environment by `tests/conformance/test_documented_clients.py`.
+environment by `tests/conformance/test_integrations.py`.
 """
 
 import csv
@@ -9,11 +9,8 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +18,13 @@ import pytest
 import yaml
 
 from tests.support.batch_runs import write_pairs
+from tests.support.processes import serving
 from tests.support.snippet_commands import SnippetError, check_python, check_shell, commands
 from tests.support.snippets import Snippet, named_commands, snippets
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+PROGRAM = Path(sys.executable).with_name("judgelm")
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [README, *DOCS]
 
@@ -36,19 +35,13 @@ MANY_COMMANDS = {"command-line.md", "quick-start.md", "reports.md", "studies.md"
 """Pages that start a dozen processes and more."""
 
 NOT_RUN_OF_README = {
-    "make": "minutes of training",
-    "pip": "installs",
-    "install": "downloads a judge",
-    "accelerate": "trains a model of seven billion parameters",
-    "train": "minutes of training",
-    "OPENAI_API_KEY=unused": "is for the client that follows",
-    "--gpus": "needs GPUs",
-    "my-model": "needs a model with a chat template",
-    "my-reward-model": "requires a reward model",
-    "answers.jsonl": "needs criteria",
-    "agents.jsonl": "needs trajectories",
-    "--votes": "requires a judge that reasons first",
-}
+    "make": "minutes of training", "pip": "installs", "install": "downloads a judge",
+    "accelerate": "trains a model of seven billion parameters", "train": "minutes of training",
+    "OPENAI_API_KEY=unused": "is for the client that follows", "--gpus": "needs GPUs",
+    "my-model": "needs a model with a chat template", "my-reward-model": "needs a reward model",
+    "answers.jsonl": "needs criteria", "agents.jsonl": "needs trajectories",
+    "--votes": "needs a judge that reasons first",
+}  # fmt: skip
 """Words of README.md's commands, whose blocks carry no mark, and why they are only parsed."""
 
 PANDALM = ROOT.parent / "shared/data/pandalm/testset-v1.json"
@@ -62,21 +55,18 @@ def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-def _to_run(page: Path) -> list[Snippet]:
-    return [one for one in snippets(page) if one.kind in ("run", "provided") and page != README]
-
-
 RUN_PAGES = [
     pytest.param(page, id=_name(page), marks=[pytest.mark.slow] if page.name in NEED_A_MODEL | MANY_COMMANDS else [])
     for page in DOCS
-    if _to_run(page)
+    if any(snippet.kind in ("run", "provided") for snippet in snippets(page))
 ]
 
 
 @pytest.fixture(scope="session")
 def served():
     """The address of a real server whose judge writes `8 6` whatever it is asked."""
-    with _serving("judgelm serve '8 6' --engine scripted --port 0", ROOT) as address:
+    command = (PROGRAM, "serve", "8 6", "--engine", "scripted", "--port", 0)
+    with serving(*command, cwd=ROOT, env=_environment()) as address:
         yield address
 
 
@@ -88,18 +78,20 @@ def test_every_command_and_option_and_file_exists(page):
                 check_shell(one.text)
             elif one.language == "python":
                 check_python(one.text)
-            elif one.language in ("json", "yaml"):
-                _parse_data(one)
+            elif one.language == "yaml":
+                yaml.safe_load(one.text)
+            elif one.language == "json":
+                for text in one.text.splitlines() if one.title.endswith(".jsonl") else [one.text]:
+                    json.loads(text)
         except (AssertionError, SyntaxError, ValueError, yaml.YAMLError) as error:
             raise AssertionError(f"{one.place}: {error}") from error
 
 
+SCRIPTS = ("train", "serve", "data_tools", "benchmarks")
 NAMING = {
     "pages": [*PAGES, *(ROOT / name for name in ("PAPERS.md", "CONTRIBUTING.md", "benchmarks/README.md"))],
     "configurations": [path for path in (ROOT / "configs").rglob("*") if path.is_file()],
-    "scripts": [
-        path for folder in ("train", "serve", "data_tools", "benchmarks") for path in (ROOT / folder).rglob("*.py")
-    ],
+    "scripts": [path for name in SCRIPTS for path in (ROOT / name).rglob("*.py")],
     "help": [*(ROOT / "judgelm/cli").rglob("*.py")],
 }
 
@@ -135,16 +127,6 @@ def test_what_measured_the_figures_can_be_called_so():
             assert (ROOT / call.split()[1]).is_file(), call
         else:
             check_shell(call)
-
-
-def _parse_data(one: Snippet) -> None:
-    if one.language == "yaml":
-        yaml.safe_load(one.text)
-    elif one.title.endswith(".jsonl"):
-        for line in one.text.splitlines():
-            json.loads(line)
-    else:
-        json.loads(one.text)
 
 
 @pytest.mark.timeout(900)
@@ -185,14 +167,9 @@ def follow(blocks: list[Snippet], folder: Path) -> None:
 def _run(one: Snippet, folder: Path) -> str:
     shell = ["bash", "-euo", "pipefail", "-c", one.text]
     done = subprocess.run(
-        shell if one.language == "bash" else [sys.executable, "-c", one.text],
-        cwd=folder,
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        check=False,
-    )
+        shell if one.language == "bash" else [sys.executable, "-c", one.text], cwd=folder, env=_environment(),
+        capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, f"{one.place}: ends with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -200,26 +177,6 @@ def _run(one: Snippet, folder: Path) -> str:
 def _environment() -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "COLUMNS": "100", "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "unused"}
-
-
-@contextmanager
-def _serving(command: str, folder: Path) -> Iterator[str]:
-    """Its address, while a command serves; it must end well when it is told to."""
-    server = subprocess.Popen(
-        ["bash", "-euc", f"exec {command}"],
-        cwd=folder,
-        env=_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        said = iter(server.stdout)
-        yield next(found[0] for line in said if (found := re.search(r"http://[^ ]+/v1", line)))
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=60)
-    assert server.returncode == 0
 
 
 @pytest.mark.slow
@@ -244,7 +201,7 @@ def test_the_readmes_commands_run_on_a_real_judge(tmp_path, tiny_judge):
             if not NOT_RUN_OF_README.keys().isdisjoint(words):
                 continue
             if words[:2] == ["judgelm", "serve"]:
-                with _serving(f"{shlex.join(words)} --port 0", tmp_path) as address:
+                with serving(PROGRAM, *words[1:], "--port", 0, cwd=tmp_path, env=_environment()) as address:
                     _run(replace(one, text=f"curl -sf {address}/models | grep -q judgelm"), tmp_path)
             else:
                 _run(replace(one, text=shlex.join(words)), tmp_path)
@@ -254,10 +211,6 @@ def test_the_readmes_commands_run_on_a_real_judge(tmp_path, tiny_judge):
 
 
 def test_a_block_that_is_not_run_says_what_it_needs():
-    unknown = [
-        f"{one.place}: title {one.title!r}"
-        for page in DOCS
-        for one in snippets(page)
-        if one.language in ("bash", "python") and one.title and one.kind not in ("parsed", "provided", "file")
-    ]
+    code = [one for page in DOCS for one in snippets(page) if one.language in ("bash", "python") and one.title]
+    unknown = [f"{one.place}: title {one.title!r}" for one in code if one.kind not in ("parsed", "provided", "file")]
     assert unknown == []

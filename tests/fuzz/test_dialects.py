@@ -13,15 +13,12 @@ from judgelm.dialects.request_body import read_chat, read_completion
 from tests.support import captures, fuzzing
 
 FINDINGS = st.builds(
-    JudgeResult,
-    winner=st.sampled_from((1, 2, "tie")),
-    scores=st.lists(st.floats(1, 10), min_size=8, max_size=8).map(tuple),
-    first_better=st.floats(0, 1),
-    tie=st.floats(0, 1),
-    grades=st.sampled_from((((5.0, 1.0),), ((1.0, 0.25), (10.0, 0.75)), ((7.5, 0.5), (8.0, 0.5)))),
+    JudgeResult, winner=st.sampled_from((1, 2, "tie")),
+    scores=st.lists(st.floats(1, 10), min_size=8, max_size=8).map(tuple), first_better=st.floats(0, 1),
+    tie=st.floats(0, 1), grades=st.sampled_from((((5.0, 1.0),), ((1.0, 0.25), (10.0, 0.75)), ((7.5, 0.5), (8.0, 0.5)))),
     correct=st.floats(0, 1),
     reason=st.none() | fuzzing.texts("[[A]]", "Rating: ", "[RESULT] 5", "\n", '"', "{", "}", "Yes", "[[rating]]", "1"),
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +49,11 @@ def altered_requests(draw, captured):
 def finding_for(case, finding, n):
     """A finding as the server would have it for this case."""
     count = len(case.sample.answers)
-    pair = case.kind == "pair"
     scores = finding.scores[:count] + (5.0,) * (count - len(finding.scores))
-    return JudgeResult(
-        winner=finding.winner if pair else None,
-        scores=scores,
-        first_better=finding.first_better if pair else None,
-        tie=finding.tie if pair else None,
-        draws=(scores,) * n,
-        grades=finding.grades if case.kind in ("grade", "label") else (),
-        correct=finding.correct if case.kind in ("grade", "label") else None,
-        reason=finding.reason,
-    )
+    own = replace(finding, scores=scores, draws=(scores,) * n)
+    if case.kind != "pair":
+        own = replace(own, winner=None, first_better=None, tie=None)
+    return own if case.kind in ("grade", "label") else replace(own, grades=(), correct=None)
 
 
 def test_prompts(fuzz, captured):

@@ -1,5 +1,6 @@
-"""Ratings, reviews, answers, results, solves, truths, questions, seeds: counts add up, errors name file and line."""
+"""Published benchmarks and tables with odd rows: counts add up, errors name file and line, a refusal leaves nothing."""
 
+import gzip
 import json
 
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import strategies as st
 from benchmarks.convert import join_reviews
 from benchmarks.seeds import read_seeds
 from judgelm.data.answers import AnswerSet, read_questions
+from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject
 from judgelm.data.samples import read_references
 from judgelm.data.sources.alpaca_eval import join_outputs
+from judgelm.data.sources.importer import import_benchmark
 from judgelm.data.sources.qa import qa_row, read_qa
 from judgelm.data.sources.rating_tables import RatingColumns, read_ratings
 from judgelm.data.sources.reviews import match_orders, read_results, read_reviews
@@ -30,12 +33,9 @@ LONG = {
     "model": st.sampled_from(("a", "b")),
 }
 WIDE = {
-    **dict.fromkeys(("gt", "rating", "pred_length"), SCORES),
-    "judge": TEXTS,
-    "model": st.sampled_from(("gpt-4o", "b")),
-    "prompt_id": IDS,
-    "dataset": st.sampled_from(("cnn", "x")),
-}
+    **dict.fromkeys(("gt", "rating", "pred_length"), SCORES), "judge": TEXTS, "model": st.sampled_from(("gpt-4o", "b")),
+    "prompt_id": IDS, "dataset": st.sampled_from(("cnn", "x")),
+}  # fmt: skip
 QUESTIONS = {"question_id": IDS} | dict.fromkeys(("text", "category", "question", "reference"), TEXTS)
 ANSWERS = {
     **dict.fromkeys(("answer_id", "question_id"), IDS),
@@ -152,3 +152,99 @@ def check_qa(path, count):
         assert len(found) + len(rejects) == count
     for one in found:
         json.dumps(qa_row(one), ensure_ascii=False).encode()
+
+
+WORDING = fuzzing.texts(
+    "a", "#### 18", "The answer is (B).", "<AND>", "<OR>", "expert_0", "gpt-4", " ", "\n", "<IMG>x.png<IMG>"
+)
+NAMES = st.sampled_from(("a", "b", "gpt-4"))
+KEYS = st.sampled_from((1, 2, "1", "x"))
+SOLUTION = st.fixed_dictionaries({"solution": WORDING}, optional={"is_correct": st.booleans()})
+CHOICES = st.lists(st.fixed_dictionaries({"turns": st.lists(WORDING, max_size=3)}), max_size=2)
+WORDS = (
+    *("source", "question", "scenario", "prompt", "response 1", "response 2", "instruction", "input", "output_1"),
+    *("output_2", "response1", "response2", "response_A", "response_B", "text", "subset", "ground_truth", "context"),
+)
+PEOPLE = ("model_a", "model_b", "model_id", "judge", "chosen_model", "rejected_model", "imagename")
+OUTPUT = WORDING | st.fixed_dictionaries({"text": WORDING}, optional={"l2": NAMES})
+FIELDS = {
+    **dict.fromkeys(WORDS, WORDING), **dict.fromkeys(("id", "idx", "_id", "question_id", "pair_id", "answer_id"), KEYS),
+    **dict.fromkeys(PEOPLE, NAMES), "label": st.sampled_from((0, 1, 2, "A", "B", "A>B", "B>A")),
+    "winner": st.sampled_from(("model_a", "model_b", "tie", "tie (bothbad)")),
+    "answer": WORDING | st.sampled_from(("A", "B", "C")), "options": st.lists(WORDING, max_size=4),
+    "model_outputs": WORDING,
+    "outputs": st.dictionaries(NAMES, OUTPUT, max_size=2), "turns": st.lists(WORDING, min_size=1, max_size=3),
+    "turn": st.integers(0, 3), "choices": CHOICES, "chosen": WORDING | st.lists(WORDING, max_size=2),
+    "rejected": WORDING | st.lists(WORDING, max_size=2),
+    "capability": st.lists(st.sampled_from(("ocr", "math", "x")), max_size=3), "annotator1": st.integers(0, 2),
+    "175b_verification": SOLUTION,
+}  # fmt: skip
+SHAPES = {
+    "pandalm": ("instruction", "input", "response1", "response2", "annotator1", "idx"),
+    "llmbar": ("input", "output_1", "output_2", "label"),
+    "judgebench": ("pair_id", "source", "question", "response_A", "response_B", "label"),
+    "auto-j": ("scenario", "label", "prompt", "response 1", "response 2"),
+    "mt-bench": ("question_id", "turns", "choices", "model_id", "model_a", "model_b", "winner", "judge", "turn"),
+    "rewardbench": ("id", "prompt", "chosen", "rejected", "chosen_model", "rejected_model", "subset"),
+    "rewardbench-2": ("id", "prompt", "chosen", "rejected", "subset"),
+    "gsm8k": ("question", "answer", "ground_truth", "175b_verification"),
+    "mmlu-pro": ("question_id", "question", "options", "answer", "model_outputs", "outputs"),
+    "mmlu-pro pairs": ("question_id", "model_a", "model_b", "label"),
+    "hotpotqa": ("_id", "question", "answer", "context"),
+    "mm-vet": ("id", "imagename", "question", "answer", "capability"),
+}
+
+
+def test_imports(fuzz, place, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def check(given):
+        name, tables = given
+        for old in out.iterdir():
+            old.unlink()
+        files = [place(f"in{number}.jsonl", rows) for number, rows in enumerate(tables)]
+        done = []
+        message = fuzzing.refusal(lambda: done.append(import_benchmark(name, files, out / "o.jsonl")), *files, name)
+        if message is not None:
+            assert not list(out.iterdir()), "a refused import left files behind"
+            return
+        rows = [json.loads(line) for line in (out / "o.jsonl").read_bytes().splitlines()]
+        assert len(rows) == done[0].rows
+        assert len({row["id"] for row in rows}) == len(rows)
+        assert sum(1 for _ in read_rows(str(out / "o.jsonl"))) == len(rows)
+
+    fuzz(imports(), check)
+
+
+@st.composite
+def imports(draw):
+    """A benchmark's name, and the rows of one or two files in its shape."""
+    shape = draw(st.sampled_from(sorted(SHAPES)))
+    rows = fuzzing.rows({name: FIELDS[name] for name in SHAPES[shape]})
+    return shape.split()[0], draw(st.lists(st.lists(rows, max_size=4), min_size=1, max_size=2))
+
+
+def test_nested_files(fuzz, tmp_path):
+    """One big JSON object, as DROP, Quoref and MM-Vet are published, zipped or not, damaged or not."""
+    drop = {"question": "q", "query_id": "1", "answer": {"number": "3"}}
+    quoref = {"context": "c", "qas": [{"question": "q", "id": "1", "answers": [{"text": "a"}]}]}
+    mm_vet = {"imagename": "v.png", "question": "x?", "answer": "1<OR>2", "capability": ["ocr"]}
+    values = {
+        "drop": {"p1": {"passage": "text", "qa_pairs": [drop]}},
+        "quoref": {"data": [{"paragraphs": [quoref]}]},
+        "mm-vet": {"v1_0": mm_vet},
+    }
+
+    def check(given):
+        name, content, zipped = given
+        path = tmp_path / ("in.json.gz" if zipped else "in.json")
+        path.write_bytes(gzip.compress(content, 1) if zipped == "whole" else content)
+        fuzzing.refusal(lambda: import_benchmark(name, [str(path)], tmp_path / "out.jsonl", overwrite=True), path, name)
+
+    def files(name):
+        damaged = fuzzing.mangled(st.just(json.dumps(values[name]).encode()))
+        altered = fuzzing.altered(st.just(values[name])).map(lambda value: json.dumps(value).encode())
+        return st.tuples(st.just(name), damaged | altered, st.sampled_from((None, "whole", "damaged")))
+
+    fuzz(st.sampled_from(sorted(values)).flatmap(files), check)

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import subprocess
 import sys
 import tomllib
 from email.message import Message
@@ -14,6 +13,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+from tests.support.processes import run_command
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -27,20 +28,16 @@ NOT_IMPORTED = {
     "sentencepiece": "transformers reads tokenizer.model with it",
     "uvloop": "uvicorn's faster loop",
 }
-PINS = [
-    line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if not line.startswith("#")
-]
+CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+PINS = [Requirement(line) for line in CONSTRAINTS if not line.startswith("#")]
+NO_EXTRA = {"extra": ""}
 COPYLEFT = re.compile(r"\b[AL]?GPL|GNU (?:Affero |Lesser )?General Public", re.IGNORECASE)
 
 
-def requirements(extra=None):
-    """The names of what an extra needs, or the package itself."""
-    listed = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
-    return {canonicalize_name(Requirement(one).name) for one in listed} - {"judgelm"}
-
-
-def declared():
-    return requirements().union(*(requirements(extra) for extra in (*FOR_USERS, "vllm")))
+def requirements(*extras):
+    """The names of what the package and the extras need."""
+    listed = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    return {canonicalize_name(Requirement(line).name) for line in listed} - {"judgelm"}
 
 
 def imported():
@@ -63,19 +60,16 @@ def imported():
     return found
 
 
-def test_what_is_imported_is_declared():
-    names = declared() | {"inspect-ai", "inspect_ai", "lighteval"}  # in whose process judgelm.integrations runs
-    assert [place for providers, place in imported().items() if not providers & names] == []
-
-
-def test_what_is_declared_is_imported_or_has_its_reason():
-    used = frozenset().union(*imported())
-    assert declared() - used == set(NOT_IMPORTED)
+def test_what_is_imported_is_declared_and_what_is_declared_is_imported_or_has_its_reason():
+    places, declared = imported(), requirements(*FOR_USERS, "vllm")
+    names = declared | {"inspect-ai", "inspect_ai", "lighteval"}  # in whose process judgelm.integrations runs
+    assert [place for providers, place in places.items() if not providers & names] == []
+    assert declared - frozenset().union(*places) == set(NOT_IMPORTED)
 
 
 def test_no_licence_in_what_users_install_asks_for_their_code():
     """Down to the last dependency's own; what is told by its metadata alone."""
-    seen, waiting, bound = set(), sorted(requirements().union(*(requirements(extra) for extra in FOR_USERS))), []
+    seen, waiting, bound = set(), sorted(requirements(*FOR_USERS)), []
     while waiting:
         name = waiting.pop()
         try:
@@ -87,9 +81,10 @@ def test_no_licence_in_what_users_install_asks_for_their_code():
         seen.add(name)
         if COPYLEFT.search(licence(metadata)):
             bound.append(f"{name}: {licence(metadata)}")
-        for one in map(Requirement, metadata.get_all("Requires-Dist") or []):
-            if one.marker is None or one.marker.evaluate({"extra": ""}):
-                waiting.append(canonicalize_name(one.name))
+        needed = map(Requirement, metadata.get_all("Requires-Dist") or [])
+        waiting += [
+            canonicalize_name(each.name) for each in needed if not each.marker or each.marker.evaluate(NO_EXTRA)
+        ]
     assert len(seen) > 100
     assert bound == []
     assert not seen & {"numba", "llvmlite", "gdown"}  # hundreds of megabytes for nothing that judgelm uses
@@ -97,15 +92,18 @@ def test_no_licence_in_what_users_install_asks_for_their_code():
 
 def licence(metadata: Message) -> str:
     """What a distribution says of its licence in a word; a text in full names others' licences, too."""
-    said = metadata.get("License-Expression") or ""
-    said = said or "; ".join(one for one in metadata.get_all("Classifier") or [] if one.startswith("License"))
-    return said or (metadata.get("License") or "").strip().partition("\n")[0]
+    classifiers = [line for line in metadata.get_all("Classifier") or [] if line.startswith("License")]
+    return (
+        metadata.get("License-Expression")
+        or "; ".join(classifiers)
+        or (metadata.get("License") or "").strip().partition("\n")[0]
+    )
 
 
 def test_every_pin_is_to_be_had_for_the_python_of_debian_12():
     """By the metadata of what is installed in the pinned version."""
     refusing, looked_at = [], 0
-    for pin in map(Requirement, PINS):
+    for pin in PINS:
         try:
             installed = distribution(pin.name)
         except PackageNotFoundError:  # of other systems, and of mutation testing
@@ -119,7 +117,7 @@ def test_every_pin_is_to_be_had_for_the_python_of_debian_12():
 
 
 def test_the_image_pins_a_vllm_with_which_trl_trains_and_judgelm_judges():
-    [pin] = [pin for pin in map(Requirement, PINS) if pin.name == "vllm"]
+    [pin] = [pin for pin in PINS if pin.name == "vllm"]
     [version] = [part.version for part in pin.specifier]
     ranges = [Requirement(line) for line in (requires("trl") or []) + PROJECT["optional-dependencies"]["vllm"]]
     allowed = [wanted for wanted in ranges if wanted.name == "vllm"]
@@ -129,33 +127,23 @@ def test_the_image_pins_a_vllm_with_which_trl_trains_and_judgelm_judges():
 
 @pytest.mark.slow
 def test_the_extras_of_the_gpu_image_resolve_with_its_pins(tmp_path):
-    [extras] = re.findall(
-        r"^ARG EXTRAS=(\S+)$", (ROOT / "serve/containers/cuda.Containerfile").read_text("utf-8"), re.M
-    )
+    [extras] = re.findall(r"(?m)^ARG EXTRAS=(\S+)$", (ROOT / "serve/containers/cuda.Containerfile").read_text("utf-8"))
     chosen = [word for extra in extras.split(",") for word in ("--extra", extra)]
     command = [Path(sys.executable).with_name("uv"), "pip", "compile", "pyproject.toml", "-c", "constraints.txt"]
     command += [
-        *chosen,
-        "--python-platform",
-        "x86_64-manylinux_2_28",
-        "--python-version",
-        "3.11",
-        "-o",
-        tmp_path / "resolved",
-    ]
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    pinned = {pin.name: str(pin.specifier) for pin in map(Requirement, PINS)}
+        *chosen, "--python-platform", "x86_64-manylinux_2_28", "--python-version", "3.11", "-o", tmp_path / "resolved",
+    ]  # fmt: skip
+    run_command(*command, cwd=ROOT)
+    pinned = {pin.name: str(pin.specifier) for pin in PINS}
     resolved = dict(line.split("==") for line in (tmp_path / "resolved").read_text().splitlines() if "==" in line)
     for name in ("vllm", "trl", "torch", "transformers"):
         assert f"=={resolved[name]}" == pinned[name]
 
 
 def test_nothing_is_pinned_twice_or_for_no_range():
-    pins = [Requirement(pin) for pin in PINS]
-    names = [canonicalize_name(pin.name) for pin in pins]
+    names = [canonicalize_name(pin.name) for pin in PINS]
     assert sorted(names) == sorted(set(names))
-    pinned = dict(zip(names, pins, strict=True))
+    pinned = dict(zip(names, PINS, strict=True))
     extras = [line for extra in FOR_USERS for line in PROJECT["optional-dependencies"][extra]]
     for wanted in map(Requirement, [*PROJECT["dependencies"], *extras]):
         if wanted.name == "judgelm":

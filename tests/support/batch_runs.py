@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from judgelm.jsonl import read_jsonl
+from tests.support.jsonl_files import write_rows
 from tests.support.tiny_judges import word_sample
 
 BATCH = Path(sys.executable).parent / "judgelm-batch"
@@ -14,8 +15,7 @@ BATCH = Path(sys.executable).parent / "judgelm-batch"
 def write_pairs(path, count):
     samples = (word_sample(i) for i in range(count))
     rows = ({"id": s.id, "question": s.question, "answer_1": s.answers[0], "answer_2": s.answers[1]} for s in samples)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_rows(path, rows)
 
 
 def judged_rows(out):

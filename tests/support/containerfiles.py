@@ -111,13 +111,10 @@ class Image:
     def _run(self, text: str, folder: str, variables: Mapping[str, str | None]) -> None:
         for command in self._possible(text):
             subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", self._below(command)],
-                cwd=self._path(folder),
+                ["bash", "-euo", "pipefail", "-c", self._below(command)], cwd=self._path(folder),
                 env={**self.environment, **{name: value for name, value in variables.items() if value is not None}},
-                check=True,
-                capture_output=True,
-                text=True,
-            )
+                check=True, capture_output=True, text=True,
+            )  # fmt: skip
 
     def _possible(self, text: str) -> Iterator[str]:
         for command in re.split(r"\s*&&\s*", text):

@@ -48,13 +48,10 @@ _ALPACA = (
     "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '### Reply:\\n' }}{% endif %}"
 )
 
+_LLAMA_3_OTHERS = ("<|start_header_id|>", "<|end_header_id|>", "<|reserved_special_token_0|>")
 FAMILIES = {
     "llama-2": (("<s>", "</s>", "<unk>"), _LLAMA_2, {"[INST]", "[/INST]", "<<SYS>>", "<</SYS>>"}),
-    "llama-3": (
-        ("<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>", "<|reserved_special_token_0|>"),
-        _LLAMA_3,
-        set(),
-    ),
+    "llama-3": (("<|begin_of_text|>", "<|eot_id|>", *_LLAMA_3_OTHERS), _LLAMA_3, set()),
     "chatml": (("<|endoftext|>", "<|im_start|>", "<|im_end|>"), _CHATML, set()),
     "vicuna": (("<s>", "</s>", "<unk>"), _VICUNA, {"USER:", "ASSISTANT:"}),
     "mistral": (("<s>", "</s>", "[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"), _MISTRAL, set()),

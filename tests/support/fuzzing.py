@@ -33,12 +33,9 @@ def drive(strategy, body):
             body(value)
 
     how = settings(
-        max_examples=_ROUND,
-        deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.shrink),
+        max_examples=_ROUND, deadline=None, database=None, phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
-    )
+    )  # fmt: skip
     while time.process_time() - began < SECONDS:
         seed(first + rounds)(how(given(strategy)(counted)))()
         rounds += 1
@@ -82,11 +79,7 @@ def texts(*fragments):
 
 
 JUNK = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=12)
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12))
     | st.sampled_from((10**400, -1, 0, 1, 2, "", " ", "1", "tie", "\ud800", "1e400", "nan", "[8, 6]", "8 6")),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
     max_leaves=6,
@@ -151,12 +144,8 @@ def mangled(draw, contents):
                 data = data[:end] + data[start:end][:LONGEST] + data[end:]
             case "put":
                 data = data[:start] + draw(st.binary(max_size=6) | st.sampled_from(_ODD)) + data[start:]
-            case _:
-                data = (
-                    data[:start] + bytes([data[start] ^ draw(st.integers(1, 255))]) + data[start + 1 :]
-                    if start < len(data)
-                    else data
-                )
+            case _ if start < len(data):
+                data = data[:start] + bytes([data[start] ^ draw(st.integers(1, 255))]) + data[start + 1 :]
     return data
 
 

@@ -12,18 +12,11 @@ Q8_0 = gguf.GGMLQuantizationType.Q8_0
 F16 = gguf.GGMLQuantizationType.F16
 F32 = gguf.GGMLQuantizationType.F32
 _NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+    "model.embed_tokens": "token_embd", "model.norm": "output_norm", "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}  # fmt: skip
 
 
 def weights_of(folder, kind=Q8_0):
@@ -38,18 +31,14 @@ def write_gguf(folder, path, *, kind=Q8_0, extra=None, tensors=None, tokenizer="
     config, own = AutoConfig.from_pretrained(folder), load_file(folder / "model.safetensors")
     writer = gguf.GGUFWriter(path, "llama")
     metadata = {
-        "llama.context_length": config.max_position_embeddings,
-        "llama.embedding_length": config.hidden_size,
-        "llama.block_count": config.num_hidden_layers,
-        "llama.feed_forward_length": config.intermediate_size,
+        "llama.context_length": config.max_position_embeddings, "llama.embedding_length": config.hidden_size,
+        "llama.block_count": config.num_hidden_layers, "llama.feed_forward_length": config.intermediate_size,
         "llama.attention.head_count": config.num_attention_heads,
         "llama.attention.head_count_kv": config.num_key_value_heads,
         "llama.rope.dimension_count": config.hidden_size // config.num_attention_heads,
-        "llama.vocab_size": config.vocab_size,
-        "tokenizer.ggml.pre": "default",
-        "tokenizer.ggml.eos_token_id": config.eos_token_id,
-        "tokenizer.ggml.padding_token_id": config.pad_token_id,
-    } | (extra or {})
+        "llama.vocab_size": config.vocab_size, "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.eos_token_id": config.eos_token_id, "tokenizer.ggml.padding_token_id": config.pad_token_id,
+    } | (extra or {})  # fmt: skip
     add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}
     for key, value in metadata.items():
         if value is not None:

@@ -38,9 +38,6 @@ class Hub:
         self.requests = []
         self.break_after = {}
         self.held = set()
-        self.private, self.files, self.blobs = {}, {}, {}
-        self.commits = 0
-        self.readme_errors = []
         self.url = ""
 
     def commit(self, kind, repo, files, *, gated=False, tokens=(), licence=None):
@@ -59,9 +56,8 @@ class Hub:
 
     def downloads(self, path=""):
         """Downloads so far whose address ends with that path, as values of the header Range."""
-        return [
-            span for method, url, span in self.requests if method == "GET" and "/resolve/" in url and url.endswith(path)
-        ]
+        served = [(url, span) for method, url, span in self.requests if method == "GET" and "/resolve/" in url]
+        return [span for url, span in served if url.endswith(path)]
 
 
 def _content(file):
@@ -91,15 +87,6 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        self._answer()
-
-    def do_HEAD(self):
-        self._answer()
-
-    def do_POST(self):
-        self._answer()
-
-    def _answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         url = urlsplit(self.path)
         self.hub.requests.append((self.command, url.path, self.headers.get("Range")))
@@ -109,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._resolve(match)
         else:
             self._refuse(404, "", f"no such route: {url.path}")
+
+    do_HEAD = do_POST = do_GET  # noqa: N815
 
     def _repository(self, kind, repo):
         """The repository, or None after a refusal, which a client without a token cannot tell from a private one."""
@@ -122,8 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         if not entry.gated or token in entry.tokens:
             return True
-        message = "Access to this repository is restricted"
-        self._refuse(403 if token else 401, "GatedRepo", message)
+        self._refuse(403 if token else 401, "GatedRepo", "Access to this repository is restricted")
         return False
 
     def _files(self, entry, revision):
@@ -146,14 +134,14 @@ class _Handler(BaseHTTPRequestHandler):
         if found is None:
             return
         sha, files = found
-        if match["verb"] == "tree":
-            if self._may_read(entry):
-                self._tree(files, unquote(match["path"] or ""), query)
-        elif match["verb"] == "paths-info":
-            if self._may_read(entry):
-                self._paths_info(files, body)
-        else:
+        if match["verb"] not in ("tree", "paths-info"):
             self._json(_info(match["repo"], sha, files, entry))
+        elif not self._may_read(entry):
+            return
+        elif match["verb"] == "tree":
+            self._tree(files, unquote(match["path"] or ""), query)
+        else:
+            self._paths_info(files, body)
 
     def _tree(self, files, folder, query):
         prefix = f"{folder}/" if folder else ""
@@ -204,12 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
         start = int(span[1]) if span else 0
         end = min(int(span[2]) + 1, len(content)) if span and span[2] else len(content)
         headers = {
-            "ETag": f'"{hashlib.sha256(content).hexdigest()}"',
-            "X-Repo-Commit": sha,
-            "Accept-Ranges": "bytes",
-            "Content-Type": "application/octet-stream",
-            "Content-Length": str(end - start),
-        }
+            "ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": sha, "Accept-Ranges": "bytes",
+            "Content-Type": "application/octet-stream", "Content-Length": str(end - start),
+        }  # fmt: skip
         if span:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
         self._head(206 if span else 200, headers)
@@ -222,19 +207,15 @@ class _Handler(BaseHTTPRequestHandler):
         if cut is not None:
             self.close_connection = True
 
-    def _json(self, value, status=200):
+    def _json(self, value, status=200, headers=()):
         body = json.dumps(value).encode()
-        self._head(status, {"Content-Type": "application/json", "Content-Length": str(len(body))})
+        self._head(status, {"Content-Type": "application/json", "Content-Length": str(len(body)), **dict(headers)})
         if self.command != "HEAD":
             self.wfile.write(body)
 
     def _refuse(self, status, code, message, more=()):
-        body = json.dumps({"error": message}).encode()
-        headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "X-Error-Message": message}
-        headers |= ({"X-Error-Code": code} if code else {}) | dict(more)
-        self._head(status, headers)
-        if self.command != "HEAD":
-            self.wfile.write(body)
+        headers = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {}) | dict(more)
+        self._json({"error": message}, status, headers)
 
     def _head(self, status, headers):
         self.send_response(status)
@@ -245,21 +226,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _info(repo, sha, files, entry):
     return {
-        "_id": sha[:24],
-        "id": repo,
-        "author": repo.partition("/")[0],
-        "sha": sha,
-        "lastModified": "2026-01-01T00:00:00.000Z",
-        "createdAt": "2026-01-01T00:00:00.000Z",
-        "private": False,
-        "disabled": False,
-        "gated": "auto" if entry.gated else False,
-        "downloads": 0,
-        "likes": 0,
-        "tags": [],
+        "_id": sha[:24], "id": repo, "author": repo.partition("/")[0], "sha": sha,
+        "lastModified": "2026-01-01T00:00:00.000Z", "createdAt": "2026-01-01T00:00:00.000Z", "private": False,
+        "disabled": False, "gated": "auto" if entry.gated else False, "downloads": 0, "likes": 0, "tags": [],
         "siblings": [{"rfilename": path} for path in files],
         **({"cardData": {"license": entry.licence}} if entry.licence else {}),
-    }
+    }  # fmt: skip
 
 
 def _file_entry(path, content):

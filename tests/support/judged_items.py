@@ -1,10 +1,9 @@
 """Judgments and run files made by hand, for what is shown of them."""
 
-import json
-
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
 from judgelm.runs.serialization import judgment_row
 from judgelm.serving.web.runs import OpenRun
+from tests.support.jsonl_files import write_rows
 
 TAKE_OVER = "<img src=x onerror=\"window.taken='image'\"><script>window.taken='script'</script> ${window.taken=1} {{x}}"
 """Runs if a page takes it for HTML, or evaluates it as a template."""
@@ -12,11 +11,10 @@ TAKE_OVER = "<img src=x onerror=\"window.taken='image'\"><script>window.taken='s
 
 def pair_judgment(key, winner, *, scores=None, swapped=None, reason=None):
     """A judgment of a pair."""
+    consistent = None
     shown = [Shown(order=(0, 1), text="8 6", scores=scores or (8.0, 6.0), reason=reason)]
     if swapped is not None:
         shown.append(Shown(order=(1, 0), text="x", scores=swapped))
-    consistent = None
-    if swapped is not None:
         first, second = shown[0].scores, swapped[::-1]
         consistent = (first[0] > first[1]) == (second[0] > second[1])
     return Judgment(
@@ -37,24 +35,18 @@ def pair_sample(key, **fields):
 
 
 def write_run(path, judgments):
-    path.write_text("".join(json.dumps(judgment_row(one)) + "\n" for one in judgments), encoding="utf-8")
-    return path
+    return write_rows(path, map(judgment_row, judgments))
 
 
 def write_pairs(path, samples):
     rows = [
         {
-            "id": one.id,
-            "question": one.question,
-            "answer_1": one.answers[0],
-            "answer_2": one.answers[1],
-            "reference": one.reference,
-            "category": one.category,
+            "id": one.id, "question": one.question, "answer_1": one.answers[0], "answer_2": one.answers[1],
+            "reference": one.reference, "category": one.category,
         }
         for one in samples
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    ]  # fmt: skip
+    return write_rows(path, rows)
 
 
 def run_of(*judgments, samples=(), name="run.jsonl"):

@@ -79,24 +79,24 @@ def configure(folder, **options):
 def run_here(config, *flags, recipe="sft"):
     """Run the recipe in this process, on one thread."""
     threads = torch.get_num_threads()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [f"train/{recipe}.py", "--config", str(config), *flags])
-        torch.set_num_threads(1)
-        try:
-            runpy.run_path(str(ROOT / f"train/{recipe}.py"), run_name="__main__")
-        except SystemExit as end:
-            return end.code
-        finally:
-            torch.set_num_threads(threads)
-    return None
+    torch.set_num_threads(1)
+    try:
+        return _run_script(f"train/{recipe}.py", "--config", config, *flags)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def merge_here(adapter, out, *flags):
     """Run `train/merge_lora.py` in this process."""
+    return _run_script("train/merge_lora.py", adapter, "-o", out, *flags)
+
+
+def _run_script(script, *arguments):
+    """The code or message with which it exits, None if it ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["merge_lora.py", str(adapter), "-o", str(out), *map(str, flags)])
+        patch.setattr(sys, "argv", [script, *map(str, arguments)])
         try:
-            runpy.run_path(str(ROOT / "train/merge_lora.py"), run_name="__main__")
+            runpy.run_path(str(ROOT / script), run_name="__main__")
         except SystemExit as end:
             return end.code
     return None

@@ -16,6 +16,7 @@ from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings, bind
 from tests.support.known_judge import KnownEngine, handler_of
 
+OPENING = "You are a helpful and precise assistant for checking the quality of the answer."
 REVIEW = (
     "[Question]\n{question}\n\n[The Start of Assistant 1's Answer]\n{first}\n\n[The End of Assistant 1's Answer]\n\n"
     "[The Start of Assistant 2's Answer]\n{second}\n\n[The End of Assistant 2's Answer]\n\n[System]\nPlease rate both. "
@@ -25,19 +26,13 @@ CHAT = "/v1/chat/completions"
 
 
 def review(question="q", first="one", second="two", **more):
-    messages = [
-        {
-            "role": "system",
-            "content": "You are a helpful and precise assistant for checking the quality of the answer.",
-        },
-        {"role": "user", "content": REVIEW.format(question=question, first=first, second=second)},
-    ]
+    texts = {"system": OPENING, "user": REVIEW.format(question=question, first=first, second=second)}
+    messages = [{"role": role, "content": text} for role, text in texts.items()]
     return {"model": "gpt-4", "messages": messages, "max_tokens": 1024} | more
 
 
 def prompt(question="q", first="one", second="two"):
-    opening = "You are a helpful and precise assistant for checking the quality of the answer.\n"
-    return opening + REVIEW.format(question=question, first=first, second=second) + "### Response:"
+    return f"{OPENING}\n" + REVIEW.format(question=question, first=first, second=second) + "### Response:"
 
 
 class HeldEngine(KnownEngine):
@@ -76,12 +71,9 @@ def served(engine=None, *, settings=None, finish_s=5.0, max_queue=4096, request_
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         listening = threading.Event()
         server = Server(
-            uvicorn_config(app, head_timeout_s=app_settings.body_timeout_s),
-            traffic=app.state.traffic,
-            worker=handler.worker,
-            finish_s=finish_s,
-            on_listening=listening.set,
-        )
+            uvicorn_config(app, head_timeout_s=app_settings.body_timeout_s), traffic=app.state.traffic,
+            worker=handler.worker, finish_s=finish_s, on_listening=listening.set,
+        )  # fmt: skip
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         assert listening.wait(20)

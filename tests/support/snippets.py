@@ -10,11 +10,7 @@ from typing import Literal
 Kind = Literal["run", "provided", "parsed", "file", "output", "shown"]
 
 PROVIDED = frozenset(
-    {
-        "Needs a running judgelm serve",
-        "Needs a server that speaks OpenAI's API",
-        "Needs PandaLM's published test set",
-    }
+    {"Needs a running judgelm serve", "Needs a server that speaks OpenAI's API", "Needs PandaLM's published test set"}
 )
 
 _ROOT = Path(__file__).parents[2]
@@ -85,25 +81,16 @@ def _located(call: str) -> str:
 
 def snippets(page: Path) -> list[Snippet]:
     text = page.read_text(encoding="utf-8")
-    fenced = [
-        Snippet(
-            page=page,
-            line=text.count("\n", 0, found.start()) + 2,
-            language=found["language"],
-            title=found["title"] or "",
-            text=found["text"],
-        )
-        for found in _FENCED.finditer(text)
+    found = [
+        (text.count("\n", 0, match.start()) + 2, match["language"], match["title"] or "", match["text"])
+        for match in _FENCED.finditer(text)
     ]
-    left = _FENCED.sub(lambda found: "\n" * found[0].count("\n"), text)
-    indented = [
-        Snippet(
-            page=page,
-            line=left.count("\n", 0, found.start(1)) + 1,
-            language="bash",
-            title="",
-            text=re.sub(r"(?m)^    ", "", found[1]),
-        )
-        for found in _INDENTED.finditer(left)
+    left = _FENCED.sub(lambda match: "\n" * match[0].count("\n"), text)
+    found += [
+        (left.count("\n", 0, match.start(1)) + 1, "bash", "", re.sub(r"(?m)^    ", "", match[1]))
+        for match in _INDENTED.finditer(left)
     ]
-    return sorted([*fenced, *indented], key=lambda one: one.line)
+    return [
+        Snippet(page=page, line=line, language=language, title=title, text=code)
+        for line, language, title, code in sorted(found)
+    ]

@@ -15,14 +15,14 @@ from judgelm.records import GradeVerdict, Judgment, PairVerdict, Shown, Unparsed
 from judgelm.reports.study import study_files
 from judgelm.runs.runner import judge
 from judgelm.studies.pair_labels import by_id
+from tests.support.jsonl_files import write_rows as write_rows
 
 FAILURE = Unparsed("off_grammar", "I cannot say")
 HOW = Resampling(resamples=200)
 
 
 def judged_pair(key, winner, **fields):
-    failure = None if winner else FAILURE
-    verdict = PairVerdict(winner=winner) if winner else None
+    failure, verdict = (None, PairVerdict(winner=winner)) if winner else (FAILURE, None)
     shown = (Shown(order=(0, 1), text="", failure=failure),)
     return Judgment(sample_id=key, mode="pair", verdict=verdict, failure=failure, **({"shown": shown} | fields))
 
@@ -46,11 +46,6 @@ def graded(key, grade, mode="single"):
 def judged_in_both_orders(samples, replies):
     """Judgments of pairs by a scripted judge, by sample id."""
     return by_id(judge(samples, Pairwise(both_orders=True), ScriptedEngine(replies)))
-
-
-def write_rows(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def import_rows(name, folder, files):

@@ -4,21 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from PIL import Image
-from transformers import (
-    AutoModelForImageTextToText,
-    AutoProcessor,
-    CLIPImageProcessorPil,
-    CLIPVisionConfig,
-    Idefics3Config,
-    Idefics3ForConditionalGeneration,
-    Idefics3ImageProcessorPil,
-    Idefics3Processor,
-    LlamaConfig,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    LlavaProcessor,
-)
 
 from benchmarks.tiny_model import make_tokenizer
 
@@ -44,46 +31,35 @@ CHAT_TEMPLATE = (
 def make_llava(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
     """Write a random LLaVA of two layers on either side, with its processor."""
     tokenizer = _tokenizer(texts, ["<image>"])
-    config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**_EYE, projection_dim=32),
-        text_config=_text_config(tokenizer),
-        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_feature_layer=-1,
-        image_seq_length=LLAVA_TOKENS,
-        tie_word_embeddings=False,
-    )
+    config = transformers.LlavaConfig(
+        vision_config=transformers.CLIPVisionConfig(**_EYE, projection_dim=32), text_config=_text_config(tokenizer),
+        image_token_index=tokenizer.convert_tokens_to_ids("<image>"), vision_feature_layer=-1,
+        image_seq_length=LLAVA_TOKENS, tie_word_embeddings=False,
+    )  # fmt: skip
     size = {"height": SIDE, "width": SIDE}
-    processor = LlavaProcessor(
-        image_processor=CLIPImageProcessorPil(size=size, crop_size=size),
-        tokenizer=tokenizer,
-        patch_size=PATCH,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
+    processor = transformers.LlavaProcessor(
+        image_processor=transformers.CLIPImageProcessorPil(size=size, crop_size=size), tokenizer=tokenizer,
+        patch_size=PATCH, vision_feature_select_strategy="default", num_additional_image_tokens=1,
         chat_template=CHAT_TEMPLATE,
-    )
-    return _write(folder, LlavaForConditionalGeneration, config, processor, seed)
+    )  # fmt: skip
+    return _write(folder, transformers.LlavaForConditionalGeneration, config, processor, seed)
 
 
 def make_idefics(folder: Path, texts: list[str], *, seed: int = 0) -> Path:
     marks = ["<fake_token_around_image>", "<image>", "<end_of_utterance>", "<global-img>"]
     tokenizer = _tokenizer(texts, marks)
-    config = Idefics3Config(
-        vision_config=_EYE,
-        text_config=_text_config(tokenizer),
-        image_token_id=tokenizer.convert_tokens_to_ids("<image>"),
-        scale_factor=2,
-        pad_token_id=tokenizer.pad_token_id,
+    config = transformers.Idefics3Config(
+        vision_config=_EYE, text_config=_text_config(tokenizer),
+        image_token_id=tokenizer.convert_tokens_to_ids("<image>"), scale_factor=2, pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=False,
+    )  # fmt: skip
+    size = {"longest_edge": SIDE}
+    images = transformers.Idefics3ImageProcessorPil(size=size, max_image_size=size, do_image_splitting=False)
+    length = (SIDE // PATCH // 2) ** 2
+    processor = transformers.Idefics3Processor(
+        image_processor=images, tokenizer=tokenizer, image_seq_len=length, chat_template=CHAT_TEMPLATE
     )
-    processor = Idefics3Processor(
-        image_processor=Idefics3ImageProcessorPil(
-            size={"longest_edge": SIDE}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False
-        ),
-        tokenizer=tokenizer,
-        image_seq_len=(SIDE // PATCH // 2) ** 2,
-        chat_template=CHAT_TEMPLATE,
-    )
-    return _write(folder, Idefics3ForConditionalGeneration, config, processor, seed)
+    return _write(folder, transformers.Idefics3ForConditionalGeneration, config, processor, seed)
 
 
 def _tokenizer(texts, marks):
@@ -94,7 +70,7 @@ def _tokenizer(texts, marks):
 
 
 def _text_config(tokenizer):
-    return LlamaConfig(
+    return transformers.LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=2, max_position_embeddings=_POSITIONS, initializer_range=0.125, bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
@@ -122,8 +98,8 @@ def write_image(path: Path, seed: int) -> Path:
 
 def replies_of_transformers(folder: Path, prompts, *, max_tokens: int) -> list[str]:
     """Greedy replies as transformers itself gives them, one prompt at a time: (text with <image> marks, images)."""
-    model = AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="sdpa").eval()
-    processor = AutoProcessor.from_pretrained(folder)
+    model = transformers.AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="sdpa").eval()
+    processor = transformers.AutoProcessor.from_pretrained(folder)
     replies = []
     for text, images in prompts:
         pictures = [Image.open(image) for image in images]

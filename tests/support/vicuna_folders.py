@@ -26,27 +26,13 @@ def make_vicuna(folder: Path, *, hidden_size=64, layers=2, heads=2) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     vocab_size = _train_sentencepiece(folder)
     config = {
-        "_name_or_path": "vicuna-7b-v1.3",
-        "architectures": ["LlamaForCausalLM"],
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "hidden_act": "silu",
-        "hidden_size": hidden_size,
-        "initializer_range": 0.02,
-        "intermediate_size": hidden_size * 8 // 3,
-        "max_position_embeddings": 2048,
-        "max_sequence_length": 2048,
-        "model_type": "llama",
-        "num_attention_heads": heads,
-        "num_hidden_layers": layers,
-        "pad_token_id": 0,
-        "rms_norm_eps": 1e-06,
-        "tie_word_embeddings": False,
-        "torch_dtype": "float16",
-        "transformers_version": "4.28.1",
-        "use_cache": False,
-        "vocab_size": vocab_size,
-    }
+        "_name_or_path": "vicuna-7b-v1.3", "architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
+        "hidden_act": "silu", "hidden_size": hidden_size, "initializer_range": 0.02,
+        "intermediate_size": hidden_size * 8 // 3, "max_position_embeddings": 2048, "max_sequence_length": 2048,
+        "model_type": "llama", "num_attention_heads": heads, "num_hidden_layers": layers, "pad_token_id": 0,
+        "rms_norm_eps": 1e-06, "tie_word_embeddings": False, "torch_dtype": "float16", "transformers_version": "4.28.1",
+        "use_cache": False, "vocab_size": vocab_size,
+    }  # fmt: skip
     generation = {"_from_model_config": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
                   "temperature": 0.9, "top_p": 0.6, "transformers_version": "4.28.1"}  # fmt: skip
     special = {name: {**_TOKEN, "content": text} for name, text in
@@ -70,20 +56,11 @@ def _train_sentencepiece(folder):
     samples = [word_sample(f"vicuna {number}") for number in range(200)]
     lines = [line for one in samples for line in (prompt_of(one) + reply_of(one)).splitlines() if line]
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_prefix=str(folder / "tokenizer"),
-        model_type="bpe",
-        vocab_size=700,
-        byte_fallback=True,
-        split_digits=True,
-        allow_whitespace_only_pieces=True,
-        add_dummy_prefix=True,
-        remove_extra_whitespaces=False,
-        normalization_rule_name="identity",
-        character_coverage=1.0,
-        num_threads=1,
+        sentence_iterator=iter(lines), model_prefix=str(folder / "tokenizer"), model_type="bpe", vocab_size=700,
+        byte_fallback=True, split_digits=True, allow_whitespace_only_pieces=True, add_dummy_prefix=True,
+        remove_extra_whitespaces=False, normalization_rule_name="identity", character_coverage=1.0, num_threads=1,
         minloglevel=2,
-    )
+    )  # fmt: skip
     (folder / "tokenizer.vocab").unlink()
     return sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model")).vocab_size()
 

@@ -31,9 +31,7 @@ class WritingEngine(ScriptedEngine):
         return done
 
     def progress(self, keys):
-        waiting = {request.key: request for request in self.waiting}
-        return {
-            key: " ".join(self.answer(waiting[key]).texts[0].split(" ")[: self._words.get(key, 0)])
-            for key in keys
-            if key in waiting
-        }
+        keys = set(keys)
+        waiting = [request for request in self.waiting if request.key in keys]
+        words = {request.key: self.answer(request).texts[0].split(" ") for request in waiting}
+        return {key: " ".join(each[: self._words.get(key, 0)]) for key, each in words.items()}

@@ -11,18 +11,10 @@ from pathlib import Path
 from unittest.mock import MagicMock
 
 MODEL_LIBRARIES = (
-    "accelerate",
-    "accelerate.utils",
-    "torch",
-    "torch.nn",
-    "torch.nn.functional",
-    "transformers",
-    "transformers.generation",
-    "transformers.generation.logits_process",
-    "transformers.models",
-    "transformers.models.llama",
-    "transformers.models.llama.modeling_llama",
-)
+    "accelerate", "accelerate.utils", "torch", "torch.nn", "torch.nn.functional", "transformers",
+    "transformers.generation", "transformers.generation.logits_process", "transformers.models",
+    "transformers.models.llama", "transformers.models.llama.modeling_llama",
+)  # fmt: skip
 sys.modules |= {name: MagicMock(__spec__=None) for name in MODEL_LIBRARIES}
 asked, output = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")), Path(sys.argv[2])
 data = Path("data/mt_bench")

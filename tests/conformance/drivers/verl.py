@@ -39,20 +39,11 @@ def rows(items):
 
 def config(reward_kwargs):
     """The part of verl's configuration that the reward loop reads."""
-    return OmegaConf.create(
-        {
-            "actor_rollout_ref": {"model": {"path": asked["tokenizer"], "tokenizer_path": asked["tokenizer"]}},
-            "reward": {
-                "reward_model": {"enable": False},
-                "reward_manager": {"source": "register", "name": "naive"},
-                "custom_reward_function": {
-                    "path": "pkg://judgelm.rewards.verl",
-                    "name": "compute_score",
-                    "reward_kwargs": reward_kwargs,
-                },
-            },
-        }
-    )
+    function = {"path": "pkg://judgelm.rewards.verl", "name": "compute_score", "reward_kwargs": reward_kwargs}
+    manager = {"source": "register", "name": "naive"}
+    reward = {"reward_model": {"enable": False}, "reward_manager": manager, "custom_reward_function": function}
+    model = {"path": asked["tokenizer"], "tokenizer_path": asked["tokenizer"]}
+    return OmegaConf.create({"actor_rollout_ref": {"model": model}, "reward": reward})
 
 
 async def main():

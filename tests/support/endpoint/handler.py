@@ -128,16 +128,10 @@ class Handler(BaseHTTPRequestHandler):
         count = 1 if control.ignores_n else body.get("n", 1)
         replies = [control.backend.generate(prompt, options, number) for number in range(count)]
         choices = [self._choice(reply, index, chat, top) for index, reply in enumerate(replies)]
-        data = {
-            "object": "chat.completion" if chat else "text_completion",
-            "choices": spoil(choices, fault),
-            "usage": {
-                "prompt_tokens": replies[0].prompt_tokens,
-                "completion_tokens": sum(len(one.steps) for one in replies),
-            },
-        }
-        if not control.states_usage:
-            del data["usage"]
+        data = {"object": "chat.completion" if chat else "text_completion", "choices": spoil(choices, fault)}
+        if control.states_usage:
+            written = sum(len(reply.steps) for reply in replies)
+            data["usage"] = {"prompt_tokens": replies[0].prompt_tokens, "completion_tokens": written}
         if callable(fault):
             fault(data)
         if fault == "no_choices":
