@@ -196,14 +196,11 @@ EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "
 
 UNTAGGED = "no <ans> tags"
 
-absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
-
 
 def replies():
     return json.loads(EXPECTED.read_text(encoding="utf-8"))["answer_parsing"] if EXPECTED.exists() else []
 
 
-@absent
 @pytest.mark.parametrize("reply", replies(), ids=lambda reply: repr(reply["text"][:24]))
 def test_the_original_codes_readings_are_met_exactly(reply):
     text = reply["text"]
