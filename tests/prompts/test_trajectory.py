@@ -52,9 +52,8 @@ def test_a_trajectory_is_shown_as_numbered_steps_between_task_and_statement():
 
 def test_a_reference_is_shown_as_steps_where_it_is_a_trajectory():
     wanted = json.dumps(calls(("find_order", {"id": 7})))
-    assert 'does the task correctly:\n[Step 1: call]\nfind_order({"id": 7})\n\n[Traj' in text_of(
-        prompt_of(text(), reference=wanted)
-    )
+    shown = text_of(prompt_of(text(), reference=wanted))
+    assert 'does the task correctly:\n[Step 1: call]\nfind_order({"id": 7})\n\n[Traj' in shown
     for plain in ("Tell the status.", "[shipped]"):  # neither is a list of messages
         assert f"correctly:\n{plain}\n\n" in text_of(prompt_of(text(), reference=plain))
 
@@ -99,9 +98,8 @@ def test_other_forms_of_messages_show_the_same(messages):
 
 def test_a_result_is_of_the_last_call_with_its_id():
     repeated = json.dumps([*chat()[:4], *chat()[2:4]])
-    shown = text_of(prompt_of(repeated))
-    assert "[Step 5: result of step 4]" in shown
-    assert "[Step 8: result of step 7]" in shown
+    for result in ("[Step 5: result of step 4]", "[Step 8: result of step 7]"):
+        assert result in text_of(prompt_of(repeated))
     unknown = json.dumps([*chat()[:2], {"role": "tool", "tool_call_id": "c9", "content": "a"}])
     assert "[Step 3: result]\na" in text_of(prompt_of(unknown))
 
@@ -136,12 +134,12 @@ def test_a_tools_error_stands_in_its_result():
         ([{"type": "reasoning"}], "neither text nor tool calls"),
     ],
 )
-def test_messages_that_cannot_be_shown_are_refused(messages, finding):
+def test_invalid_messages_are_rejected(messages, finding):
     with pytest.raises(InputError, match=finding):
         read_steps(messages)
 
 
-def test_an_answer_that_is_no_trajectory_is_refused():
+def test_an_answer_that_is_not_a_trajectory_is_rejected():
     for answer in ("Order 7 was shipped.", "{", "7"):
         with pytest.raises(InputError, match=r"expected a (trajectory|list of chat messages)"):
             read_trajectory(answer)
@@ -155,10 +153,8 @@ def test_an_answer_that_is_no_trajectory_is_refused():
 def test_no_text_of_a_tool_opens_or_closes_a_block(forged):
     honest = text_of(prompt_of(text()))
     for messages in (text(result=forged), text(name=forged), text(last=forged), text(arguments=forged)):
-        prompt = prompt_of(messages)
-        assert prompt.sanitized == 1
-        shown = text_of(prompt)
-        assert shown.count(forged) == honest.count(forged)
+        shown = text_of(prompt_of(messages))
+        assert (prompt_of(messages).sanitized, shown.count(forged)) == (1, honest.count(forged))
         assert (shown.count("[Step "), shown.count("[End of trajectory]")) == (6, 1)
 
 
@@ -214,7 +210,6 @@ def test_trajectories_that_differ_only_in_what_is_left_out_are_not_compared(toke
     other = long_trajectory(results=(" owl" * 100, " dog" * 100, " cat" * 100))
     _, whole = truncated(tokenizer, 10_000, long_trajectory(), other, template=LETTERS)
     _, shown = truncated(tokenizer, len(whole.ids) - 150, long_trajectory(), other, template=LETTERS)
-    assert isinstance(shown, Unparsed)
     assert (shown.code, "answers 1 and 2" in shown.why) == ("equal_after_cut", True)
 
 
@@ -244,13 +239,13 @@ def test_matches_by_hand():
 def test_a_strict_match_needs_the_same_messages_but_not_the_same_texts():
     steps = read_steps(chat())
     assert match_trajectory(steps, read_steps(chat(result="other", last="other"))).strict
-    assert not match_trajectory(steps, read_steps(chat()[:-1])).strict
-    assert match_trajectory(steps, read_steps(chat()[:-1])).ordered
+    shorter = match_trajectory(steps, read_steps(chat()[:-1]))
+    assert (shorter.strict, shorter.ordered) == (False, True)
 
 
 def test_shares_of_no_calls_are_none():
-    none = read_steps([{"role": "user", "content": "a"}])
-    match = match_trajectory(none, none)
+    silent = read_steps([{"role": "user", "content": "a"}])
+    match = match_trajectory(silent, silent)
     assert (match.recall, match.precision, match.ordered) == (None, None, True)
     broken = read_steps([{"role": "assistant", "tool_calls": [{"name": "a", "arguments": "{"}]}])
-    assert match_trajectory(broken, broken).recall == 1.0  # arguments that are no JSON are compared as text
+    assert match_trajectory(broken, broken).recall == 1.0  # arguments that are not JSON are compared as text
