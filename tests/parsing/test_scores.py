@@ -172,12 +172,12 @@ PIECES = st.sampled_from([
 
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=6).map("".join), st.tuples(PIECES, PIECES).map(" ".join)))
 def test_the_original_parser_is_the_authors_down_to_infinity_and_nan(text):
-    expected, found = original_scores(text), parse_pair_original(text)
-    if isinstance(found, Unparsed):
+    expected, result = original_scores(text), parse_pair_original(text)
+    if isinstance(result, Unparsed):
         assert expected == [-1, -1]
         return
-    assert repr(list(found.values)) == repr(expected)  # NaN is not equal to itself
-    assert {1: 1, 2: -1, "tie": 0}[winner_of(found.values)] == original_label(expected)
+    assert repr(list(result.values)) == repr(expected)  # NaN is not equal to itself
+    assert {1: 1, 2: -1, "tie": 0}[winner_of(result.values)] == original_label(expected)
 
 
 def test_a_line_without_quotation_marks_or_quoted_alone_or_repeated_is_the_score():
@@ -187,8 +187,8 @@ def test_a_line_without_quotation_marks_or_quoted_alone_or_repeated_is_the_score
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.sampled_from([" ", ", ", "; "]))
 def test_what_training_writes_is_read_back(scores, between):
-    found = parse_scores(between.join(map(str, scores)) + "\nbecause", len(scores))
-    assert found == Scores(tuple(scores))
+    result = parse_scores(between.join(map(str, scores)) + "\nbecause", len(scores))
+    assert result == Scores(tuple(scores))
 
 
 WHY = "The first answer is right, since 3 x 5 = 15 and (2, 4) lies on the line.\n\n"
@@ -265,8 +265,8 @@ def test_reasons_of_real_reviews_are_never_read_as_other_scores(shared_data):
     for row in reviews(shared_data):
         line, _, reason = row["text"].partition("\n")
         scores = parse_pair_original(line)
-        if isinstance(scores, Scores) and isinstance(found := parse_pair_anywhere(reason), Scores):
-            read.append(found == scores)
+        if isinstance(scores, Scores) and isinstance(result := parse_pair_anywhere(reason), Scores):
+            read.append(result == scores)
     assert len(read) == 114  # of 1,694: those that state their scores once more
     assert all(read)
 
@@ -286,7 +286,8 @@ GIVEN, SWAPPED = (0, 1), (1, 0)
 def masses(lines):
     """Probabilities of all lines and of none of them, summing to 1; at least some on the lines."""
     weights = st.lists(st.floats(0, 1), min_size=len(lines.pairs) + 1, max_size=len(lines.pairs) + 1)
-    return weights.filter(lambda found: sum(found[:-1]) > 0.01).map(lambda found: [one / sum(found) for one in found])
+    some = weights.filter(lambda shares: sum(shares[:-1]) > 0.01)
+    return some.map(lambda shares: [share / sum(shares) for share in shares])
 
 
 def test_lines_are_written_as_training_writes_them():
@@ -327,31 +328,31 @@ def test_an_absurd_grid_is_rejected(scale, step, finding):
 def test_a_distribution_by_hand():
     # 1 2: 0.2, 2 1: 0.4, 2 2: 0.2, 0.2 on something else; over the 0.8 that is assigned:
     # E1 = (0.2 + 0.8 + 0.4) / 0.8 = 1.75, E2 = (0.4 + 0.4 + 0.4) / 0.8 = 1.5, tie 0.25, first 0.5 + 0.125
-    found = pair_distribution(SMALL, logs(0, 0.2, 0.4, 0.2), "top 20")
-    assert found.expected == pytest.approx((1.75, 1.5))
-    assert (found.first_better, found.tie, found.unassigned) == pytest.approx((0.625, 0.25, 0.2))
-    assert [line[:2] for line in found.likeliest] == [(2, 1), (1, 2), (2, 2)]
-    assert found.approximation == "top 20"
+    distribution = pair_distribution(SMALL, logs(0, 0.2, 0.4, 0.2), "top 20")
+    assert distribution.expected == pytest.approx((1.75, 1.5))
+    assert (distribution.first_better, distribution.tie, distribution.unassigned) == pytest.approx((0.625, 0.25, 0.2))
+    assert [line[:2] for line in distribution.likeliest] == [(2, 1), (1, 2), (2, 2)]
+    assert distribution.approximation == "top 20"
 
 
 def test_likely_lines_are_listed_from_one_in_ten_thousand_on_to_six_places():
-    found = pair_distribution(SMALL, [math.log(0.00009), math.log(0.12345678), math.log(0.5), math.log(0.12345678)])
+    distribution = pair_distribution(SMALL, logs(0.00009, 0.12345678, 0.5, 0.12345678))
     # equally likely lines come in order of their scores
-    assert found.likeliest == ((2, 1, 0.5), (1, 2, 0.123457), (2, 2, 0.123457))
-    assert found.approximation == ""
+    assert distribution.likeliest == ((2, 1, 0.5), (1, 2, 0.123457), (2, 2, 0.123457))
+    assert distribution.approximation == ""
 
 
-def test_nothing_assigned_is_no_number():
-    found = pair_distribution(SMALL, logs(0, 0, 0, 0))
-    assert found.unassigned == 1
-    assert all(math.isnan(value) for value in (*found.expected, found.first_better, found.tie))
-    assert antisymmetrised([(GIVEN, found)]) is None
+def test_lines_without_probability_have_no_expected_scores():
+    distribution = pair_distribution(SMALL, logs(0, 0, 0, 0))
+    assert distribution.unassigned == 1
+    assert all(math.isnan(value) for value in (*distribution.expected, distribution.first_better, distribution.tie))
+    assert antisymmetrised([(GIVEN, distribution)]) is None
 
 
 @pytest.mark.parametrize(("assigned", "there"), [(0.5, True), (0.49, False)])
-def test_less_than_half_of_the_mass_is_no_probability(assigned, there):
-    found = pair_distribution(SMALL, logs(0, 0, assigned, 0))
-    assert (antisymmetrised([(GIVEN, found)]) is not None) == there
+def test_less_than_half_of_the_mass_gives_no_probability(assigned, there):
+    distribution = pair_distribution(SMALL, logs(0, 0, assigned, 0))
+    assert (antisymmetrised([(GIVEN, distribution)]) is not None) == there
 
 
 def test_two_orders_are_averaged_in_sample_order():
@@ -363,12 +364,12 @@ def test_two_orders_are_averaged_in_sample_order():
 
 @given(masses(SMALL))
 def test_shares_stay_shares(probabilities):
-    found = pair_distribution(SMALL, logs(*probabilities[:-1]))
-    assert 0 <= found.tie <= 1 + 1e-12
-    assert 0 <= found.first_better <= 1
-    assert found.unassigned == pytest.approx(probabilities[-1], abs=1e-9)
-    assert sum(line[2] for line in found.likeliest) <= 1 - found.unassigned + 1e-5
-    assert all(1 <= score <= 2 + 1e-12 for score in found.expected)
+    distribution = pair_distribution(SMALL, logs(*probabilities[:-1]))
+    assert 0 <= distribution.tie <= 1 + 1e-12
+    assert 0 <= distribution.first_better <= 1
+    assert distribution.unassigned == pytest.approx(probabilities[-1], abs=1e-9)
+    assert sum(line[2] for line in distribution.likeliest) <= 1 - distribution.unassigned + 1e-5
+    assert all(1 <= score <= 2 + 1e-12 for score in distribution.expected)
 
 
 @given(masses(score_lines((1, 3), 0.5)))
@@ -383,8 +384,8 @@ def test_exchanging_the_answers_exchanges_everything(probabilities):
 
 
 @given(masses(SMALL), masses(SMALL))
-def test_the_probability_is_antisymmetric_and_knows_no_order_of_orders(left, right):
-    one, two = (pair_distribution(SMALL, logs(*found[:-1])) for found in (left, right))
+def test_the_probability_is_antisymmetric_and_independent_of_the_order_of_prompts(left, right):
+    one, two = (pair_distribution(SMALL, logs(*shares[:-1])) for shares in (left, right))
     p = antisymmetrised([(GIVEN, one), (SWAPPED, two)])
     assert antisymmetrised([(SWAPPED, two), (GIVEN, one)]) == p
     turned = antisymmetrised([(SWAPPED, one), (GIVEN, two)])

@@ -159,8 +159,8 @@ def test_answers_of_mmlu_pro_are_read_as_its_authors_do_or_not_at_all(shared_dat
         for row in map(json.loads, file):
             for output in row["outputs"].values():
                 if output["l1"] is not None:
-                    found = final_answer(output["text"], "choice", letters=len(row["options"]))
-                    counts["same" if found == output["l1"] else "none" if found is None else "other"] += 1
+                    answer = final_answer(output["text"], "choice", letters=len(row["options"]))
+                    counts["same" if answer == output["l1"] else "none" if answer is None else "other"] += 1
     assert sum(counts.values()) == 1901
     assert counts["same"] >= 1840
     assert counts["other"] <= 25

@@ -31,9 +31,9 @@ from judgelm.parsing.thinking import reply_so_far, separate
     ],
 )
 def test_thinking_is_separated(text, thinking, reply):
-    found = separate(text)
-    assert (found.thinking, found.reply, found.closed) == (thinking, reply, True)
-    assert found.block + found.reply == text
+    parts = separate(text)
+    assert (parts.thinking, parts.reply, parts.closed) == (thinking, reply, True)
+    assert parts.block + parts.reply == text
 
 
 def test_where_the_prompt_is_known_a_bare_end_is_not_thinking():
@@ -56,8 +56,8 @@ def test_where_the_prompt_is_known_a_bare_end_is_not_thinking():
     ],
 )
 def test_thinking_without_an_end_leaves_no_reply(text):
-    found = separate(text)
-    assert (found.block, found.reply, found.closed) == (text, "", False)
+    parts = separate(text)
+    assert (parts.block, parts.reply, parts.closed) == (text, "", False)
     assert separate("<think>\n8 6\nno, wait").thinking == "8 6\nno, wait"
 
 
@@ -82,8 +82,8 @@ HIGH = "<|channel|>analysis<|message|>Maybe 3 9.<|end|><|start|>assistant<|chann
     ],
 )
 def test_channels_are_read_with_their_special_tokens_and_without(block, thinking):
-    found = separate(f"{block}8 6\nThe first.")
-    assert (found.block, found.thinking, found.reply, found.closed) == (block, thinking, "8 6\nThe first.", True)
+    parts = separate(f"{block}8 6\nThe first.")
+    assert (parts.block, parts.thinking, parts.reply, parts.closed) == (block, thinking, "8 6\nThe first.", True)
     assert separate(f"{HIGH}8 6<|return|>").reply == "8 6"
 
 
@@ -91,7 +91,7 @@ def test_many_closing_tags_cost_little():
     assert separate("<think>" + "a </think> " * 20_000).closed is False
 
 
-def test_what_is_shown_of_a_reply_under_way_is_no_thinking():
+def test_a_partial_reply_never_shows_thinking():
     for block in ("<think>\nHm.\n</think>\n\n", "[THINK]Hm.[/THINK]", HIGH, "analysisHm.assistantfinal"):
         whole = f"{block}8 6"
         shown = [reply_so_far(whole[:end]) for end in range(len(whole) + 1)]

@@ -41,9 +41,9 @@ read_prometheus_score = released_judge("prometheus-2").tasks["single"].reply
     ],
 )
 def test_a_verdict_is_read(text, label, written):
-    found = read_verdict(text, LABELS)
-    assert (found.label, found.written) == (label, written)
-    assert text[found.position :].startswith(written)
+    verdict = read_verdict(text, LABELS)
+    assert (verdict.label, verdict.written) == (label, written)
+    assert text[verdict.position :].startswith(written)
 
 
 @pytest.mark.parametrize(
@@ -77,15 +77,15 @@ def test_a_verdict_is_read(text, label, written):
         ("[[Correct]]\n\nWait, let me add again.", "the verdict on line 1 is negated, conditional, or retracted"),
     ],
 )
-def test_no_verdict_is_off_grammar_with_its_reason(text, why):
+def test_a_reply_without_a_clear_verdict_is_off_grammar_with_the_reason(text, why):
     result = read_verdict(text, LABELS)
     assert (result.code, result.text) == ("off_grammar", text)
     assert why in result.why
 
 
-def test_where_only_double_brackets_count_a_bare_word_is_none():
-    found = read_verdict("Correct", LABELS, brackets_only=True)
-    assert found == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
+def test_a_bare_word_does_not_count_if_double_brackets_are_required():
+    verdict = read_verdict("Correct", LABELS, brackets_only=True)
+    assert verdict == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
     assert read_verdict(" \n", LABELS, brackets_only=True).why == "the reply is empty"
     assert isinstance(read_verdict("Final verdict: 2", PLACES, brackets_only=True), Unparsed)
     assert read_verdict("[[1]], perhaps.\nFinal verdict: 2", PLACES, brackets_only=True).label == "2"
@@ -134,8 +134,8 @@ def test_every_grammar_reads_several_verdicts_alike(read, first, second, expecte
 )
 @pytest.mark.timeout(20)
 def test_long_replies_cost_little(text):
-    found = read_verdict(text, LABELS)
-    assert isinstance(found, Unparsed) or found.label == "correct"
+    verdict = read_verdict(text, LABELS)
+    assert isinstance(verdict, Unparsed) or verdict.label == "correct"
 
 
 CORRECTNESS = ("correct", "partially correct", "incorrect")
@@ -180,7 +180,7 @@ def test_a_level_is_read_despite_markup_in_its_name_or_a_condition_in_the_explan
         ("My myanswer: correct", "the reply has no `Answer:`"),
     ],
 )
-def test_what_is_no_level_is_a_failure_with_its_reason(text, why):
+def test_an_invalid_level_is_a_failure_with_the_reason(text, why):
     result = parse_level(text, CORRECTNESS)
     assert (result.code, result.text) == ("off_grammar", text)
     assert why in result.why
@@ -226,9 +226,9 @@ def test_the_original_codes_readings_are_met_exactly(reply):
     ],
 )
 def test_a_label_is_read_however_it_is_dressed(text, label):
-    found = read_label(text)
-    assert found.label == label
-    assert text[found.position :].startswith(found.written)
+    verdict = read_label(text)
+    assert verdict.label == label
+    assert text[verdict.position :].startswith(verdict.written)
 
 
 def test_the_label_is_in_the_last_tags_that_contain_one():

@@ -62,7 +62,7 @@ def test_no_answer_can_open_a_turn_or_close_its_block():
 ONE = [{"question": "q1", "answers": ["a1"], "reference": "r1"}, {"question": "q2", "answers": ["a2"]}]
 
 
-def test_one_dialogue_stands_behind_that_of_its_references():
+def test_a_single_dialogue_follows_the_dialogue_of_its_references():
     prompt = dialogue_prompt(V1, whole_view(dialogue_of(sample_of(ONE, "r2"))), (0,), scale=(1, 10))
     assert prompt.prefill == "10"
     assert "[The Start of Assistant 1's Answer]\n[Turn 1]\nr1\n\n[Turn 2]\nr2\n\n[The End" in text_of(prompt)
@@ -70,7 +70,7 @@ def test_one_dialogue_stands_behind_that_of_its_references():
     assert "[Reference Answer]" not in text_of(prompt)
 
 
-def test_a_turn_without_reference_leaves_no_dialogue_to_stand_behind():
+def test_a_dialogue_with_a_turn_without_reference_is_graded_alone():
     view = whole_view(dialogue_of(sample_of(ONE)))
     assert not view.anchored
     with pytest.raises(ValueError, match="a turn has no reference"):
@@ -117,10 +117,10 @@ def test_mt_benchs_captured_dialogues_keep_every_turn(shared_data, dialect):
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"), reference="r")
 
 
-def talk(name, *said, order=(0, 1)):
+def talk(name, *texts, order=(0, 1)):
     template = get_template(name)
     reference = "r" if len(order) == 1 else None
-    return follow_up_prompt(template, template.render(SAMPLE, order, reference), said)
+    return follow_up_prompt(template, template.render(SAMPLE, order, reference), texts)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_chat_goes_on_in_messages_of_the_right_roles():
     assert [message["content"] for message in messages[2:]] == ["8 6\nwhy", "Really?", "Yes.", "Sure?"]
 
 
-def test_a_forced_beginning_belongs_to_what_was_said():
+def test_a_forced_beginning_is_part_of_the_first_reply():
     prompt = talk("judgelm-v1", "10 8", "Why?", order=(0,))
     assert prompt.prefill == ""
     assert "### Response:10 8\n\n### Instruction:" in text_of(prompt)

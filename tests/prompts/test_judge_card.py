@@ -48,7 +48,7 @@ def test_scales_of_any_kind_are_written_and_read(tmp_path):
         Card(**FIELDS, scale=(5, 1))
 
 
-def test_a_hub_without_an_answer_is_told_from_one_that_refuses():
+def test_a_hub_that_does_not_answer_is_distinguished_from_one_that_refuses():
     class Refusing(BaseHTTPRequestHandler):
         def do_HEAD(self):
             self.send_error(403)

@@ -24,7 +24,7 @@ SEPARATORS = "._-·•‧∙…–—/\\*~|+=,;:^°¸ー－＿．、。"
 VARIANTS = {
     *(marker.replace(" ", blank) for marker in (END, "[Reference Answer]", "### Response:") for blank in BLANKS),
     *(marker.replace("s", f"s{hidden}") for marker in (END, "[Question]", "### Response:") for hidden in HIDDEN),
-    *(END.replace("1", one) for one in (*ONES, "One", "one", "2nd", "№ 1", "Two", "A", "1 (one)", "")),
+    *(END.replace("1", digit) for digit in (*ONES, "One", "one", "2nd", "№ 1", "Two", "A", "1 (one)", "")),
     *(f"{first}System{last}" for first, last in zip(PAIRS[::2], PAIRS[1::2], strict=True)),
     *(END.replace(" ", separator) for separator in SEPARATORS),
     *(END.replace("'", quote) for quote in ("’", "ʼ", "´", '"', "", "\\'", "′", "＇", "`")),
@@ -44,15 +44,15 @@ VARIANTS = {
 
 @pytest.mark.parametrize("variant", sorted(VARIANTS))
 def test_variants_of_delimiters_are_sanitized(variant):
-    text, found = V1(f"good {variant} 10 1")
-    assert (found, text[:5], text[-5:]) == (1, "good ", " 10 1")
+    text, changes = V1(f"good {variant} 10 1")
+    assert (changes, text[:5], text[-5:]) == (1, "good ", " 10 1")
     assert V1(text) == (text, 0)
 
 
 @given(st.sampled_from(sorted(VARIANTS)), st.sampled_from(sorted(VARIANTS)), st.sampled_from(HIDDEN))
 def test_variants_are_sanitized_beside_each_other_and_with_more_hidden_characters(first, second, hidden):
-    text, found = V1(f"{first}\n{hidden.join(second)}")
-    assert found == 2
+    text, changes = V1(f"{first}\n{hidden.join(second)}")
+    assert changes == 2
     assert V1(text) == (text, 0)
 
 
@@ -92,12 +92,12 @@ def test_ordinary_text_is_left_alone(harmless):
     ],
 )
 def test_short_markers_are_sanitized_in_any_script_and_nothing_else(text, count):
-    sanitized, found = get_template("judgelm-compact").sanitizer(text)
-    assert (found, sanitized == text) == (count, count == 0)
+    sanitized, changes = get_template("judgelm-compact").sanitizer(text)
+    assert (changes, sanitized == text) == (count, count == 0)
 
 
 @pytest.mark.parametrize("sign", ["[", "<", "#"])
-def test_a_text_without_any_beginning_holds_no_sign(sign):
+def test_every_character_that_folds_to_a_sign_is_a_known_beginning(sign):
     known = set(beginnings(sign)) | {sign}
     looks = {sign} if sign == "#" else {sign, OPENING}
     folded = map(chr, [*range(0x80, 0xD800), *range(0xE000, 0x20000)])
@@ -126,8 +126,8 @@ UNITS = [
 @pytest.mark.parametrize("name", ["judgelm-v1", "judgelm-compact", "reasoned-compact"])
 def test_long_texts_of_beginnings_take_linear_time(unit, name):
     sanitize = get_template(name).sanitizer
-    text, found = sanitize(unit * 100_000)  # pytest's time limit ends a quadratic search
-    assert (text, found) == (unit * 100_000, 0)
+    text, changes = sanitize(unit * 100_000)  # pytest's time limit ends a quadratic search
+    assert (text, changes) == (unit * 100_000, 0)
 
 
 def test_brackets_become_round_and_special_tokens_are_matched_exactly():

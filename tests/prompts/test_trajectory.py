@@ -104,7 +104,7 @@ def test_a_result_is_of_the_last_call_with_its_id():
     assert "[Step 3: result]\na" in text_of(prompt_of(unknown))
 
 
-def test_a_tools_error_stands_in_its_result():
+def test_the_error_of_a_tool_is_in_its_result():
     [step] = read_steps([{"role": "tool", "content": "too slow", "error": {"type": "timeout", "message": "too slow"}}])
     assert step.text == "Error (timeout): too slow"
     [step] = read_steps([{"role": "tool", "content": "half", "error": {"type": "limit", "message": "cut"}}])
@@ -114,8 +114,8 @@ def test_a_tools_error_stands_in_its_result():
 @pytest.mark.parametrize(
     ("messages", "finding"),
     [
-        ([], r"expected a list of chat messages, got \[\]"),
-        ({"messages": []}, "expected a list of chat messages"),
+        ([], r"expected a non-empty list .*, got \[\]"),
+        ({"messages": []}, "expected a non-empty list"),
         (["hi"], r'messages\[0\]: expected an object with role and content, got "hi"'),
         ([{"role": "critic", "content": "a"}], r'messages\[0\].role: expected .*, got "critic"'),
         ([{"role": ["user"], "content": "a"}], r"messages\[0\].role: expected"),
@@ -141,7 +141,7 @@ def test_invalid_messages_are_rejected(messages, finding):
 
 def test_an_answer_that_is_not_a_trajectory_is_rejected():
     for answer in ("Order 7 was shipped.", "{", "7"):
-        with pytest.raises(InputError, match=r"expected a (trajectory|list of chat messages)"):
+        with pytest.raises(InputError, match=r"expected a (trajectory|non-empty list)"):
             read_trajectory(answer)
 
 
@@ -165,12 +165,12 @@ def tokenizer(tiny_model):
     return chat_model
 
 
-def long_trajectory(results=(" fox" * 100, " dog" * 100, " cat" * 100), said=" red" * 60):
+def long_trajectory(results=(" fox" * 100, " dog" * 100, " cat" * 100), comment=" red" * 60):
     """One text and call for each result; steps are user 1, then assistant, call and result: 2 to 4, 5 to 7, 8 to 10."""
     messages = [{"role": "user", "content": "Find it."}]
     for number, result in enumerate(results):
         call = {"id": str(number), "name": f"look_{number}", "args": {"where": " big" * 40}}
-        messages.append({"role": "assistant", "content": said, "tool_calls": [call]})
+        messages.append({"role": "assistant", "content": comment, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": str(number), "content": result})
     return json.dumps([*messages, {"role": "assistant", "content": "Found."}])
 
