@@ -91,7 +91,7 @@ def test_lost_probability_a_missing_one_or_a_failed_prompt_fails_the_pair():
     assert (judgment.verdict, judgment.failure.code) == (None, "off_grammar")
     assert "yes, no is only 0.48; the minimum is 0.5" in judgment.failure.why
     _, judgment = drive(YES_NO, [reply("Yes"), reply("No")])
-    assert (judgment.failure.code, "needs" in judgment.failure.why) == ("engine", True)
+    assert (judgment.failure.code, "no probabilities" in judgment.failure.why) == ("engine", True)
     _, judgment = drive(LETTERS, [letters(0.9, 0.1), broken()])
     assert (judgment.verdict, judgment.probability, judgment.consistent) == (None, None, None)
 

@@ -63,8 +63,8 @@ def test_solves_of_an_earlier_run_are_reused():
     [
         ([{"text": "a"}], "expected 3 solves, got 1"),
         ("abc", "expected a list of {text, answer}"),
-        (["a", "b", "c"], "has no text"),
-        ([{"text": "a", "answer": 18}] * 3, "is not a string"),
+        (["a", "b", "c"], "one of the solves has no text"),
+        ([{"text": "a", "answer": 18}] * 3, "the answer of one of the solves is not a string"),
     ],
 )
 def test_invalid_solves_are_rejected(solves, finding):
