@@ -32,26 +32,23 @@ def test_a_base_model_gets_text_and_is_stopped_before_it_asks_on():
 def test_a_decoding_has_a_name_and_the_question_its_own_seed():
     warm = AnswerTask(QUESTION, Decoding(temperature=0.7, seed=1))
     assert (DRAW.decoding.name, warm.decoding.name) == ("greedy", "temperature=0.7,seed=1")
-    [[one]], _ = drive(AnswerMode(), [reply("x")], sample=warm)
-    [[two]], _ = drive(AnswerMode(), [reply("x")], sample=AnswerTask(QUESTION, Decoding(temperature=0.7, seed=2)))
-    assert one.sampling.temperature == two.sampling.temperature == 0.7
-    assert one.sampling.seed != two.sampling.seed
-
-
-def test_another_question_under_the_same_id_is_another_draw():
+    [[first]], _ = drive(AnswerMode(), [reply("x")], sample=warm)
+    [[second]], _ = drive(AnswerMode(), [reply("x")], sample=AnswerTask(QUESTION, Decoding(temperature=0.7, seed=2)))
+    assert first.sampling.temperature == second.sampling.temperature == 0.7
+    assert first.sampling.seed != second.sampling.seed
+    # another question with the same id is another draw
     assert DRAW.id != AnswerTask(Sample(id="7", question="how?", answers=()), Decoding()).id
 
 
-def test_what_was_not_answered_has_no_text():
+def test_a_failed_request_has_no_text():
     _, answer = drive(AnswerMode(), [broken()], sample=DRAW)
     assert (answer.text, answer.failure.code, answer.failure.why) == (None, "engine", "out of order")
 
 
 QA_SAMPLE = Sample(id="1", question="Which city?", answers=(), metadata={"context": "Paris lies on the Seine."})
 
-CHOICE_SAMPLE = Sample(
-    id="1", question="Which city?", answers=(), category="geography", metadata={"options": ["Rome", "Paris", "Oslo"]}
-)
+CITIES = {"options": ["Rome", "Paris", "Oslo"]}
+CHOICE_SAMPLE = Sample(id="1", question="Which city?", answers=(), category="geography", metadata=CITIES)
 
 
 def answered(sample, completion, **options):
@@ -59,17 +56,12 @@ def answered(sample, completion, **options):
     return text_of(request.prompt), answer
 
 
-def test_a_question_reaches_the_model_with_its_options():
+def test_the_prompt_has_the_options_or_is_the_papers():
     prompt, answer = answered(CHOICE_SAMPLE, reply("Paris"))
-    assert prompt == "Which city?\nOptions:\nA. Rome\nB. Paris\nC. Oslo"
-    assert answer.final is None
-
-
-def test_the_papers_prompts_ask_by_task():
+    assert (prompt, answer.final) == ("Which city?\nOptions:\nA. Rome\nB. Paris\nC. Oslo", None)
     # Figure 5, Figure 6, Figure 7 and Table 8
-    assert answered(QUESTION, reply("The answer is 1,200."), task="number")[0].startswith(
-        "The question is: why?. Let's"
-    )
+    prompt, _ = answered(QUESTION, reply("The answer is 1,200."), task="number")
+    assert prompt.startswith("The question is: why?. Let's")
     prompt, answer = answered(CHOICE_SAMPLE, reply("So the answer is (B)."), task="choice")
     assert "multiple-choice questions (with answers) about geography" in prompt
     assert (answer.final, answer.text) == ("B", "So the answer is (B).")
@@ -98,7 +90,7 @@ TWICE = "First <ans> Rome </ans>, no: <ans> Paris </ans>."
         (QUESTION, reply("The answer is 1", finish="length"), {"task": "number"}, None),  # it could become 12
     ],
 )
-def test_a_reply_may_hold_no_answer(sample, completion, options, final):
+def test_the_final_answer_of_a_reply_if_it_has_one(sample, completion, options, final):
     answer = answered(sample, completion, **options)[1]
     assert (answer.final, answer.failure, answer.text) == (final, None, completion.texts[0].strip())
 
@@ -106,19 +98,20 @@ def test_a_reply_may_hold_no_answer(sample, completion, options, final):
 @pytest.mark.parametrize(
     "options", [{"max_tokens": 0}, {"task": "number", "system": "Be brief."}, {"plain": "Question:"}]
 )
-def test_options_that_do_not_exist_or_do_not_fit_are_refused(options):
+def test_invalid_options_are_rejected(options):
     with pytest.raises(ConfigError):
         AnswerMode(**options)
+    with pytest.raises(ConfigError, match="asks for one word"):
+        TeacherMode(template="yes-no")
 
 
-def judged(*args, **fields):
-    [asked], judgment = drive(TeacherMode(), [reply(*args, **fields)])
-    assert len(asked) == 1
+def taught(*args, **fields):
+    [[_]], judgment = drive(TeacherMode(), [reply(*args, **fields)])
     return judgment
 
 
 def test_scores_and_reason_come_in_one_reply():
-    judgment = judged("8 6\n\nAssistant 1 is right.\nAssistant 2 is not.\n")
+    judgment = taught("8 6\n\nAssistant 1 is right.\nAssistant 2 is not.\n")
     assert (judgment.scores, judgment.verdict) == ((8.0, 6.0), PairVerdict(winner=1))
     assert judgment.reason == "Assistant 1 is right.\nAssistant 2 is not."
     assert judgment.shown[0].text == "8 6\n\nAssistant 1 is right.\nAssistant 2 is not.\n"
@@ -150,7 +143,7 @@ def test_where_the_score_line_ends(text, line, reason):
     ],
 )
 def test_a_reply_without_scores_is_a_failure_that_keeps_its_text(text, finish, code):
-    judgment = judged(text, finish=finish)
+    judgment = taught(text, finish=finish)
     assert (judgment.failure.code, judgment.scores, judgment.verdict) == (code, None, None)
     assert judgment.shown[0].text == text
 
@@ -166,11 +159,6 @@ def test_the_reference_is_shown_where_the_sample_has_one(reference):
     ("text", "finish", "code"), [("8 6\nAssistant 1 is", "length", "truncated"), ("8 6\n", "stop", "off_grammar")]
 )
 def test_scores_without_a_whole_reason_are_kept(text, finish, code):
-    judgment = judged(text, finish=finish)
+    judgment = taught(text, finish=finish)
     assert (judgment.scores, judgment.reason, judgment.failure) == ((8.0, 6.0), None, None)
     assert judgment.shown[0].reason_failure.code == code
-
-
-def test_a_teacher_whose_card_asks_for_one_word_is_refused():
-    with pytest.raises(ConfigError, match="asks for one word"):
-        TeacherMode(template="yes-no")

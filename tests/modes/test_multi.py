@@ -13,8 +13,8 @@ THREE = Sample(id="1", question="q", answers=("a", "b", "c"))
 
 
 def concluded(*texts, sample=THREE, **options):
-    [asked], judgment = drive(Multi(**options), [reply(text) for text in texts], sample=sample)
-    return asked, judgment
+    [requests], judgment = drive(Multi(**options), [reply(text) for text in texts], sample=sample)
+    return requests, judgment
 
 
 def test_three_answers_on_one_line():
@@ -23,24 +23,19 @@ def test_three_answers_on_one_line():
     # as in Figure 18: the third is best, the second worst
     assert (judgment.verdict, judgment.scores) == (RankingVerdict(order=((2,), (0,), (1,))), (5, 1, 8))
     assert (judgment.consistent, judgment.failure) == (None, None)
-
-
-def test_equal_scores_are_a_tie():
+    # equal scores are a tie
     assert concluded("8 6 8")[1].verdict == RankingVerdict(order=((0, 2), (1,)))
     assert concluded("7 7 7")[1].verdict == RankingVerdict(order=((0, 1, 2),))
 
 
 def test_rotated_orders_are_put_back_in_sample_order_and_averaged():
     # shown abc: 9 5 1; bca: b 6, c 2, a 8; cab: c 3, a 7, b 4. a (9+8+7)/3 = 8, b (5+6+4)/3 = 5, c (1+2+3)/3 = 2
-    asked, judgment = concluded("9 5 1", "6 2 8", "3 7 4", permutations=3)
-    answers = [[span.text for span in one.prompt.spans if span.kind == "answer"] for one in asked]
+    requests, judgment = concluded("9 5 1", "6 2 8", "3 7 4", permutations=3)
+    answers = [[span.text for span in request.prompt.spans if span.kind == "answer"] for request in requests]
     assert answers == [["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"]]
     assert (judgment.scores, judgment.consistent) == ((8, 5, 2), True)
     assert judgment.shown[1].order == (1, 2, 0)
     assert (judgment.prompt_tokens, judgment.completion_tokens) == (30, 9)
-
-
-def test_orders_that_rank_differently_are_not_consistent():
     # a judge that likes what stands first: 9 5 1 throughout, so that each has (9 + 5 + 1) / 3 = 5
     _, judgment = concluded("9 5 1", "9 5 1", "9 5 1", permutations=3)
     assert (judgment.consistent, judgment.verdict) == (False, RankingVerdict(order=((0, 1, 2),)))
@@ -54,12 +49,6 @@ def test_a_failed_order_fails_the_judgment_unless_the_user_accepts_the_others():
     assert concluded("well", "well", permutations=2, accept_missing=True)[1].failure.code == "off_grammar"
 
 
-def test_no_more_orders_than_there_are():
-    assert Multi(permutations=9).orders("1", 3) == [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
-    assert len(set(Multi(permutations=9, drawing="seeded").orders("1", 3))) == 6
-    assert Multi(permutations=9, drawing="seeded").orders("1", 2) == [(0, 1), (1, 0)]
-
-
 @given(st.integers(2, 7), st.integers(1, 12), st.sampled_from(["cyclic", "seeded"]))
 def test_orders_are_distinct_permutations_and_the_first_is_the_given_one(count, permutations, drawing):
     orders = Multi(permutations=permutations, drawing=drawing).orders("x", count)
@@ -70,6 +59,7 @@ def test_orders_are_distinct_permutations_and_the_first_is_the_given_one(count, 
 
 
 def test_drawn_orders_repeat_and_belong_to_the_sample_and_the_seed():
+    assert Multi(permutations=9).orders("1", 3) == [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
     mode = Multi(permutations=4, drawing="seeded")
     assert mode.orders("1", 6) == mode.orders("1", 6)
     assert mode.orders("1", 6) != mode.orders("2", 6)
@@ -80,26 +70,18 @@ def test_drawn_orders_repeat_and_belong_to_the_sample_and_the_seed():
 def test_a_ranking_holds_each_answer_once_and_never_a_worse_one_above_a_better(scores):
     order = ranking(scores)
     assert sorted(index for tied in order for index in tied) == list(range(len(scores)))
-    means = [{scores[index] for index in tied} for tied in order]
-    assert all(len(one) == 1 for one in means)
-    assert [max(one) for one in means] == sorted({*scores}, reverse=True)
-
-
-def test_means_that_differ_by_rounding_alone_are_tied():
+    assert [{scores[index] for index in tied} for tied in order] == [{score} for score in sorted({*scores})[::-1]]
+    # means that differ by rounding only
     assert ranking((0.1 + 0.2, 0.3, 0.4)) == ((2,), (0, 1))
 
 
-def cut_to(tokens, before=100, place=1):
-    return reply("9 5 1", truncations=(Truncation(answer=place, tokens_before=before, tokens_after=tokens),))
-
-
 def test_an_answer_of_which_too_little_is_left_is_not_judged():
-    _, judgment = drive(Multi(min_answer_tokens=40), [cut_to(39)], sample=THREE)
+    lost, kept = (Truncation(answer=1, tokens_before=100, tokens_after=tokens) for tokens in (39, 40))
+    _, judgment = drive(Multi(min_answer_tokens=40), [reply("9 5 1", truncations=(lost,))], sample=THREE)
     assert (judgment.verdict, judgment.failure.code, judgment.shown[0].scores) == (None, "too_long", None)
     assert "position 2 would keep only 39 of 100 tokens" in judgment.failure.why
-    _, judgment = drive(Multi(min_answer_tokens=40), [cut_to(40)], sample=THREE)
-    assert judgment.scores == (9, 5, 1)
-    assert judgment.shown[0].truncations[0].tokens_after == 40
+    _, judgment = drive(Multi(min_answer_tokens=40), [reply("9 5 1", truncations=(kept,))], sample=THREE)
+    assert (judgment.scores, judgment.shown[0].truncations) == ((9, 5, 1), (kept,))
 
 
 def test_the_room_for_the_line_grows_with_the_answers():
@@ -109,12 +91,9 @@ def test_the_room_for_the_line_grows_with_the_answers():
 
 
 def test_the_first_readable_order_is_explained():
-    [_, [request]], judgment = drive(
-        Multi(permutations=2, accept_missing=True, reasons="all"),
-        [reply("well"), reply("5 1 9")],
-        [reply("The first is best.")],
-        sample=THREE,
-    )
+    mode = Multi(permutations=2, accept_missing=True, reasons="all")
+    rounds = [reply("well"), reply("5 1 9")], [reply("The first is best.")]
+    [_, [request]], judgment = drive(mode, *rounds, sample=THREE)
     assert [span.text for span in request.prompt.spans if span.kind == "answer"] == ["b", "c", "a"]
     assert request.prompt.prefill == "5 1 9\n"
-    assert [one.reason for one in judgment.shown] == [None, "The first is best."]
+    assert [shown.reason for shown in judgment.shown] == [None, "The first is best."]

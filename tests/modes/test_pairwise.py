@@ -57,11 +57,11 @@ def test_a_failed_order_fails_the_judgment_and_keeps_what_was_readable(given, sw
     judgment = conclude(given, swapped, order_rule=rule)
     assert (judgment.verdict, judgment.scores, judgment.consistent) == (None, None, None)
     assert judgment.failure.code == "off_grammar"
-    assert [one.scores is not None for one in judgment.shown] == [rule == "mean", rule == "given"]
+    assert [shown.scores is not None for shown in judgment.shown] == [rule == "mean", rule == "given"]
 
 
 @pytest.mark.parametrize(("use", "key"), [("auto", "q|r|a|b"), ("use", "q|r|a|b"), ("ignore", "q|a|b")])
-def test_the_reference_is_shown_as_asked(use, key):
+def test_the_reference_is_shown_if_requested(use, key):
     [judgment] = judge([SAMPLE], Pairwise(reference=use), ScriptedEngine({key: "8 6\n", "": ""}))
     assert judgment.failure is None
 
@@ -90,12 +90,11 @@ def test_counts_of_both_prompts_are_added():
     assert (judgment.prompt_tokens, judgment.completion_tokens, judgment.sanitized) == (20, 6, 4)
 
 
-def test_every_score_line_is_asked_for():
-    asked, _ = drive(Pairwise(distribution=True), [reply("8 6", lines=FIRST)])
-    assert asked[0][0].candidates == score_lines((1, 10), 1).texts
-    asked, judgment = drive(Pairwise(), [reply("8 6")])
-    assert asked[0][0].candidates == ()
-    assert judgment.probability is None
+def test_every_score_line_is_a_candidate_if_the_distribution_is_requested():
+    [[request]], _ = drive(Pairwise(distribution=True), [reply("8 6", lines=FIRST)])
+    assert request.candidates == score_lines((1, 10), 1).texts
+    [[request]], judgment = drive(Pairwise(), [reply("8 6")])
+    assert (request.candidates, judgment.probability) == ((), None)
 
 
 def test_the_scores_decide_unless_the_rule_says_probability():
@@ -103,18 +102,15 @@ def test_the_scores_decide_unless_the_rule_says_probability():
     lines = {"6 8": 0.4, "8 6": 0.3, "9 6": 0.3}
     assert judged(reply("6 8", lines=lines)).verdict == PairVerdict(winner=2)
     by_probability = judged(reply("6 8", lines=lines), order_rule="probability")
-    assert by_probability.verdict == PairVerdict(winner=1)
-    assert by_probability.scores == (6, 8)
+    assert (by_probability.verdict, by_probability.scores) == (PairVerdict(winner=1), (6, 8))
+    # P(first better) is 0.6
+    bands = {
+        band: judged(reply("6 8", lines=lines), order_rule="probability", tie_threshold=band) for band in (0.1, 0.05)
+    }
+    assert {band: judgment.winner for band, judgment in bands.items()} == {0.1: "tie", 0.05: 1}
 
 
-@pytest.mark.parametrize(("band", "winner"), [(0.1, "tie"), (0.05, 1)])
-def test_the_tie_threshold_makes_ties(band, winner):
-    lines = {"8 6": 0.6, "6 8": 0.4}
-    judgment = judged(reply("8 6", lines=lines), order_rule="probability", tie_threshold=band)
-    assert judgment.verdict == PairVerdict(winner=winner)
-
-
-def test_little_mass_is_recorded_but_no_probability():
+def test_little_mass_is_recorded_without_a_probability():
     judgment = judged(reply("8 6", lines={"8 6": 0.3}))
     assert (judgment.probability, judgment.verdict) == (None, PairVerdict(winner=1))
     assert judgment.shown[0].distribution.unassigned == pytest.approx(0.7)
@@ -164,12 +160,8 @@ def test_one_order_is_enough_where_the_user_says_so_probability(other):
 
 
 CLOSE = {"8 6": 0.55, "6 8": 0.45}
-
-
 FLIP = [reply("8 6"), reply("8 6")]  # whoever stands first
-
 STEADY = [reply("8 6"), reply("6 8")]
-
 WHY = reply("The first is right.\nThe second is not.\n", prompt_tokens=14, completion_tokens=9)
 
 
@@ -179,37 +171,31 @@ def test_all_explains_the_order_given():
     assert request.prompt == replace(asked[0][0].prompt, prefill="8 6\n")
     assert (request.sampling.max_tokens, request.sampling.stop, request.candidates) == (512, (), ())
     assert request.sampling.reserve == asked[0][0].sampling.max_tokens  # so that the same answers are cut alike
-    assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", None]
+    assert [shown.reason for shown in judgment.shown] == [judgment.reason, None]
     assert judgment.reason == "The first is right.\nThe second is not."
 
 
 def test_flips_explains_both_orders_of_a_pair_whose_orders_disagree():
     asked, judgment = drive(Pairwise(both_orders=True, reasons="flips"), FLIP, [WHY, reply("The second is.")])
-    assert [one.prompt.prefill for one in asked[1]] == ["8 6\n", "8 6\n"]
+    assert [request.prompt.prefill for request in asked[1]] == ["8 6\n", "8 6\n"]
     assert asked[1][1].prompt.spans == asked[0][1].prompt.spans
-    assert [one.reason for one in judgment.shown] == ["The first is right.\nThe second is not.", "The second is."]
+    assert [shown.reason for shown in judgment.shown] == ["The first is right.\nThe second is not.", "The second is."]
 
 
-@pytest.mark.parametrize(
-    ("options", "rounds", "line"),
-    [
-        ({}, [[reply(" **8** 6")]], " **8** 6\n"),  # as the judge wrote it
-        ({"retry_unparseable": True}, [[reply("dunno")], [reply("8 6")]], "8 6\n"),
-    ],
-)
-def test_a_reason_continues_the_line_that_counts(options, rounds, line):
-    asked, _ = drive(Pairwise(reasons="all", **options), *rounds, [WHY])
-    assert asked[-1][0].prompt.prefill == line
+def test_a_reason_continues_the_line_that_counts():
+    asked, _ = drive(Pairwise(reasons="all"), [reply(" **8** 6")], [WHY])
+    assert asked[-1][0].prompt.prefill == " **8** 6\n"  # as the judge wrote it
+    asked, _ = drive(Pairwise(reasons="all", retry_unparseable=True), [reply("dunno")], [reply("8 6")], [WHY])
+    assert asked[-1][0].prompt.prefill == "8 6\n"
 
 
 def test_where_one_order_is_enough_the_one_that_could_be_read_is_explained():
     mode = Pairwise(both_orders=True, accept_one_order=True, reasons="all")
     asked, judgment = drive(mode, [reply("dunno"), reply("6 8")], [WHY])
     assert asked[1][0].key == "1"
-    assert [one.reason is not None for one in judgment.shown] == [False, True]
+    assert [shown.reason is not None for shown in judgment.shown] == [False, True]
 
 
-CUT_OFF = reply("8 6", lines={"8 6": 0.2, "6 8": 0.2})
 FAILED = [reply("8 6", lines=CLOSE), reply("dunno")]
 
 
@@ -218,15 +204,13 @@ FAILED = [reply("8 6", lines=CLOSE), reply("dunno")]
     [
         ("close", [reply("8 6", lines=CLOSE)], True),
         ("close", [reply("8 6", lines={"8 6": 0.95, "6 8": 0.05})], False),
-        ("close", [CUT_OFF], False),  # too little mass for a probability
+        ("close", [reply("8 6", lines={"8 6": 0.2, "6 8": 0.2})], False),  # too little mass for a probability
         ("close", [reply("8 6")], False),  # an engine without probabilities
-        ("all", FAILED, False),
-        ("close", FAILED, False),
-        ("flips", FAILED, False),
+        *((reasons, FAILED, False) for reasons in ("all", "close", "flips")),
         ("flips", STEADY, False),
     ],
 )
-def test_only_what_is_asked_for_is_explained(reasons, replies, explained):
+def test_reasons_are_given_for_the_requested_pairs_only(reasons, replies, explained):
     mode = Pairwise(both_orders=len(replies) == 2, reasons=reasons)
     _, judgment = drive(mode, replies, *([[WHY]] if explained else []))
     assert (judgment.reason is not None) is explained
@@ -236,12 +220,12 @@ def test_only_what_is_asked_for_is_explained(reasons, replies, explained):
 @pytest.mark.parametrize(
     "wanted", [WHY, broken("error"), broken("too_long"), reply("9 1\nno, rather this", finish="length")]
 )
-def test_nothing_concluded_changes_with_a_reason(which, wanted):
+def test_a_reason_does_not_change_the_judgment(which, wanted):
     first = [reply("8 6", lines=CLOSE), reply("7 6", lines=CLOSE)]
     plain = Pairwise(both_orders=True, distribution=True)
     _, without = drive(plain, first)
     _, judgment = drive(replace(plain, reasons=which), first, [wanted] * (2 if which == "flips" else 1))
-    bare = tuple(replace(one, reason=None, reason_failure=None) for one in judgment.shown)
+    bare = tuple(replace(shown, reason=None, reason_failure=None) for shown in judgment.shown)
     counted = {"prompt_tokens": without.prompt_tokens, "completion_tokens": without.completion_tokens}
     assert replace(judgment, shown=bare, **counted) == without
 
@@ -261,20 +245,14 @@ def test_a_failed_reason_has_its_cause(completion, code, words):
     assert words in shown.reason_failure.text + shown.reason_failure.why
 
 
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"finish": "length"}, "truncated"),
-        ({"truncations": (Truncation(answer=0, tokens_before=900, tokens_after=300),)}, "too_long"),
-    ],
-)
+CUT = (Truncation(answer=0, tokens_before=900, tokens_after=300),)
+
+
+@pytest.mark.parametrize(("fields", "code"), [({"finish": "length"}, "truncated"), ({"truncations": CUT}, "too_long")])
 def test_a_reason_without_end_or_about_answers_cut_further_is_kept_and_marked(fields, code):
     _, judgment = drive(Pairwise(reasons="all", reason_tokens=4), [reply("8 6")], [reply("It is", **fields)])
     [shown] = judgment.shown
     assert (shown.reason, shown.reason_failure.code, shown.truncations) == ("It is", code, ())
-
-
-BOTH = Pairwise(retry_unparseable=True, both_orders=True)
 
 
 @pytest.mark.parametrize(
@@ -302,15 +280,16 @@ def test_the_judges_own_failures_are_tried_again_greedily(first, code):
 
 
 @pytest.mark.parametrize("first", [broken("error"), broken("too_long"), reply("8 6")])
-def test_nothing_else_is_tried_again(first):
+def test_nothing_else_is_retried(first):
     assert not drive(Pairwise(retry_unparseable=True), [first])[1].repaired
 
 
 def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
-    asked, judgment = drive(BOTH, [reply("8 6"), reply("dunno")], [reply("3 9")])
+    mode = Pairwise(retry_unparseable=True, both_orders=True)
+    asked, judgment = drive(mode, [reply("8 6"), reply("dunno")], [reply("3 9")])
     assert [request.key for request in asked[1]] == ["1"]
     assert asked[1][0].prompt == asked[0][1].prompt
-    assert [one.repaired is None for one in judgment.shown] == [True, False]
+    assert [shown.repaired is None for shown in judgment.shown] == [True, False]
     # 8 6 and, put back in sample order, 9 3
     assert (judgment.scores, judgment.consistent) == ((8.5, 4.5), True)
 
@@ -323,7 +302,7 @@ def test_only_the_failed_order_is_tried_again_and_stays_in_its_place():
         (reply("dunno"), "off_grammar, the first line has 0 numbers"),
     ],
 )
-def test_when_the_retry_fails_too_the_first_failure_stands_and_says_so(retry, words):
+def test_if_the_retry_fails_too_the_first_failure_is_reported_with_it(retry, words):
     _, judgment = drive(Pairwise(retry_unparseable=True), [reply("80 6")], [retry])
     assert (judgment.failure.code, judgment.failure.text) == ("out_of_range", "80 6")
     assert f"the constrained retry also failed: {words}" in judgment.failure.why
@@ -347,30 +326,26 @@ REASONED_BOTH = Reasoned(template="reasoned-compact", both_orders=True)
 )
 def test_both_orders_decide(given, swapped, winner, consistent):
     _, judgment = drive(REASONED_BOTH, [reply(f"Better.\n[[{given}]]"), reply(f"Better.\n[[{swapped}]]")])
-    assert judgment.verdict == PairVerdict(winner=winner)
-    assert judgment.consistent is consistent
+    assert (judgment.winner, judgment.consistent) == (winner, consistent)
 
 
 def test_a_reply_without_a_verdict_in_double_brackets_is_a_failure():
-    _, judgment = drive(REASONED_BOTH, [reply("Both are fine. [[tie]]"), reply("So.\n[[2]]")])
+    replies = [reply("Both are fine. [[tie]]"), reply("So.\n[[2]]")]
+    _, judgment = drive(REASONED_BOTH, replies)
     assert (judgment.verdict, judgment.failure.code) == (None, "off_grammar")
-    accepting = Reasoned(template="reasoned-compact", both_orders=True, accept_one_order=True)
-    _, judgment = drive(accepting, [reply("Both are fine. [[tie]]"), reply("So.\n[[2]]")])
-    assert judgment.winner == 1
+    assert drive(replace(REASONED_BOTH, accept_one_order=True), replies)[1].winner == 1
 
 
-def test_the_answers_stand_in_both_orders_and_cannot_write_verdicts():
+def test_the_answers_are_shown_in_both_orders_and_cannot_write_verdicts():
     sample = Sample(id="1", question="q", answers=("so [[1]]", "b"), reference="r")
     requests = next(REASONED_BOTH(sample))
-    assert [text_of(request.prompt) for request in requests] == [
-        "[Q] q\n[R] r\n[1] so ((1))\n[2] b\n[S] ",
-        "[Q] q\n[R] r\n[1] b\n[2] so ((1))\n[S] ",
-    ]
+    shown = ("[1] so ((1))\n[2] b", "[1] b\n[2] so ((1))")
+    assert [text_of(request.prompt) for request in requests] == [f"[Q] q\n[R] r\n{each}\n[S] " for each in shown]
     assert "[R]" not in next(Reasoned(template="reasoned-compact", reference="ignore")(sample))[0].prompt.spans[0].text
 
 
-def test_the_probability_is_asked_for_where_the_verdict_stands():
-    mode = Reasoned(template="reasoned-compact", both_orders=True, distribution=True)
+def test_the_probability_is_requested_at_the_verdict():
+    mode = replace(REASONED_BOTH, distribution=True)
     answers = [reply("", shares=(0.6, 0.2)), reply("", shares=(0.15, 0.45))]
     asked, judgment = drive(mode, [reply("Good.\n[[1]]"), reply("Bad.\n[[2]]")], answers)
     assert [request.prompt.prefill for request in asked[1]] == ["Good.\n[[", "Bad.\n[["]
@@ -379,7 +354,7 @@ def test_the_probability_is_asked_for_where_the_verdict_stands():
 
 
 def test_a_missing_verdict_is_the_more_probable_label_behind_the_reply_and_is_counted_apart():
-    mode = Reasoned(template="reasoned-compact", both_orders=True, retry_unparseable=True)
+    mode = replace(REASONED_BOTH, retry_unparseable=True)
     cut = reply("The first one is", finish="length")
     asked, judgment = drive(mode, [cut, reply("So.\n[[2]]")], [reply("", shares=(0.6, 0.2))])
     [request] = asked[1]
@@ -394,7 +369,7 @@ def test_a_missing_verdict_is_the_more_probable_label_behind_the_reply_and_is_co
 
 def test_a_judge_that_reasons_first_does_so_in_the_mode_of_pairs():
     with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge_:
-        assert judge_.mode("pair", both_orders=True) == Reasoned(template="reasoned-compact", both_orders=True)
+        assert judge_.mode("pair", both_orders=True) == REASONED_BOTH
         judgment = judge_.compare("q", "a", "b")
         assert (judgment.verdict, judgment.consistent) == (PairVerdict(winner="tie"), False)
         with pytest.raises(ConfigError, match="mode multi needs scores"):
@@ -423,7 +398,7 @@ def test_any_other_model_can_be_asked_to_reason_first():
         Reasoned(template="judgelm-v1")
 
 
-def test_the_configuration_for_vllm_asks_for_no_tree_of_score_lines():
+def test_the_configuration_for_vllm_requests_no_score_lines():
     # vLLM makes a request for each likely branch of one
     settings = yaml.safe_load((ROOT / "configs/judge/vllm.yaml").read_text())
     options = {name: value for name, value in settings.items() if name in Pairwise.__dataclass_fields__}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from judgelm.modes.qa import EXAMPLES, QaCorrectness, qa_template
+from judgelm.modes.qa import QaCorrectness, qa_template
 from judgelm.records import LabelVerdict, Sample
 from tests.support.flows import drive, reply, text_of
 
@@ -12,8 +12,7 @@ def qa(answer, reference="Paris", number="1", **metadata):
 
 
 def judged(text, *, finish="stop", sample=None, **options):
-    [asked], judgment = drive(QaCorrectness(**options), [reply(text, finish=finish)], sample=sample or qa("Lutetia"))
-    assert len(asked) == 1
+    [[_]], judgment = drive(QaCorrectness(**options), [reply(text, finish=finish)], sample=sample or qa("Lutetia"))
     return judgment
 
 
@@ -46,7 +45,7 @@ def test_a_match_and_a_blank_answer_are_settled_without_asking(options, sample, 
         ({"judge_all": True}, qa("Paris")),
     ],
 )
-def test_what_settles_nothing_by_these_options_is_judged(options, sample):
+def test_answers_that_the_options_leave_open_are_judged(options, sample):
     judgment = judged("<ans>INCORRECT</ans>", sample=sample, **options)
     assert (judgment.verdict, judgment.decided_by) == (LabelVerdict(label="incorrect"), "judge")
 
@@ -106,7 +105,7 @@ def with_probability(text, shares):
         ("Correct.", ("Correct", "Incorrect"), ""),
     ],
 )
-def test_the_probability_is_asked_for_where_the_label_stands(text, words, before):
+def test_the_probability_is_requested_at_the_label(text, words, before):
     # 0.6 against 0.2 of the probability: 3/4
     [_, [second]], judgment = with_probability(text, (0.6, 0.2))
     assert (second.candidates, second.prompt.prefill, second.sampling.reserve) == (words, before, 1024)
@@ -115,34 +114,25 @@ def test_the_probability_is_asked_for_where_the_label_stands(text, words, before
 
 
 @pytest.mark.parametrize("shares", [None, (0.2, 0.1), (0, 0)])
-def test_too_little_probability_is_none(shares):
+def test_too_little_mass_gives_no_probability(shares):
     assert with_probability("CORRECT", shares)[1].probability is None
 
 
-def test_the_context_is_shown_where_it_is_asked_for():
+def test_the_context_is_shown_if_requested():
     sample = qa("Lutetia", context="Lutetia was the Roman town.")
     for with_context in (False, True):
         [[request]], _ = drive(QaCorrectness(with_context=with_context), [reply("<ans>CORRECT</ans>")], sample=sample)
         assert ("Roman town" in text_of(request.prompt)) is with_context
 
 
-VALUES = {
-    "question": "What nationality is the director?",
-    "gold": "United States",
-    "predicted": "American",
-    "context": "He was born in Ohio.",
-}
-
-
-def test_two_shots_have_one_of_each_label():
-    assert {example["label"] for example in EXAMPLES[2]} == {"CORRECT", "INCORRECT"}
-    assert [len(EXAMPLES[shots]) for shots in (0, 2, 6)] == [0, 2, 6]
+VALUES = {"question": "What nationality is the director?", "gold": "United States", "predicted": "American"}
 
 
 def test_kinds_tell_what_may_be_cut():
-    prompt = qa_template(6, True).render(VALUES, chat=True)
+    values = VALUES | {"context": "He was born in Ohio."}
+    prompt = qa_template(6, True).render(values, chat=True)
     kinds = {span.text: span.kind for span in prompt.spans if span.kind != "template"}
-    assert kinds == dict(zip(VALUES.values(), ("question", "reference", "answer", "question"), strict=True))
+    assert kinds == dict(zip(values.values(), ("question", "reference", "answer", "question"), strict=True))
 
 
 def test_no_answer_can_label_itself():

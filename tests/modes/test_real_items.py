@@ -9,6 +9,7 @@ from judgelm.jsonl import read_jsonl
 from judgelm.judge import Judge
 from judgelm.modes import MODES
 from tests.support.captures import requests
+from tests.support.jsonl_files import write_rows
 
 SHORT = {"max_tokens": 16, "chat": False}
 OPTIONS = {
@@ -41,57 +42,35 @@ def items(shared_data):
     with gzip.open(shared_data / "gsm8k" / "example_model_solutions.jsonl.gz", "rt", encoding="utf-8") as file:
         solved = [json.loads(next(file)) for _ in range(4)]
     groups = [
-        {
-            "id": str(number),
-            "question": row["question"],
-            "answers": [answer["solution"] for answer in row.values() if isinstance(answer, dict)],
-            "reference": row["ground_truth"],
-        }
+        {"id": str(number), "question": row["question"], "reference": row["ground_truth"]}
+        | {"answers": [answer["solution"] for answer in row.values() if isinstance(answer, dict)]}
         for number, row in enumerate(solved)
     ]
     ones = [group | {"answers": group["answers"][:1]} for group in groups]
-    dialogues = [
-        {"id": str(number), "turns": item["turns"]}
-        for number, (item, _) in enumerate(requests(shared_data, "fastchat_pair_mt"))
-    ]
-    found = dict.fromkeys(MODES, ones)
-    found |= {"pair": pairs, "ssr": pairs, "multi": groups, "conversation": dialogues}
-    return found | {"chat": [row | {"follow_ups": ["Why?"]} for row in pairs]}
+    captured = enumerate(requests(shared_data, "fastchat_pair_mt"))
+    dialogues = [{"id": str(number), "turns": item["turns"]} for number, (item, _) in captured]
+    chats = [row | {"follow_ups": ["Why?"]} for row in pairs]
+    special = {"pair": pairs, "ssr": pairs, "multi": groups, "conversation": dialogues, "chat": chats}
+    return dict.fromkeys(MODES, ones) | special
 
 
 @pytest.fixture(scope="module")
-def roomy_model(tmp_path_factory, items):
-    """Random weights, a tokenizer made of the items, and room for long prompts."""
+def loaded(tmp_path_factory, items):
+    """A model of random weights, with a tokenizer made of the items and room for long prompts."""
     from benchmarks.tiny_model import make_base
 
     folder = tmp_path_factory.mktemp("roomy") / "model"
     texts = [json.dumps(row, ensure_ascii=False) for rows in items.values() for row in rows]
     make_base(texts, folder, hidden_size=64, layers=2, heads=2, vocab_size=1000, max_positions=4096, seed=0)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def loaded(roomy_model):
-    """The model in the transformers engine."""
-    with Judge(str(roomy_model), engine="transformers", dtype="float32") as judge:
+    with Judge(str(folder), engine="transformers", dtype="float32") as judge:
         yield judge
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def judged_here(judge, mode, rows, folder):
-    """Rows of a run in this process, by id."""
-    out = folder / "out.jsonl"
-    judge.judge_file(str(write(folder / "in.jsonl", rows)), out=str(out), mode=mode, **OPTIONS[mode])
-    return {row["id"]: row for _, row in read_jsonl(out)}
 
 
 @pytest.mark.parametrize("mode", ASKED)
 def test_a_mode_judges_real_items(items, loaded, mode, tmp_path):
-    rows = judged_here(loaded, mode, items[mode], tmp_path)
+    path, out = write_rows(tmp_path / "in.jsonl", items[mode]), tmp_path / "out.jsonl"
+    loaded.judge_file(str(path), out=str(out), mode=mode, **OPTIONS[mode])
+    rows = {row["id"]: row for _, row in read_jsonl(out)}
     assert rows.keys() == {row["id"] for row in items[mode]}
     for row in rows.values():
         assert row["failure"] is None or row["failure"]["code"] in NOT_THE_ENGINES

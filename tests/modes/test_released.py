@@ -5,13 +5,11 @@ import pytest
 from judgelm.errors import ConfigError, InputError
 from judgelm.judges.released import released_judge
 from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
-from judgelm.records import GradeVerdict, Sample, Scores, Unparsed
-from tests.support.flows import drive, reply, text_of
+from judgelm.records import GradeVerdict, Sample, Unparsed
+from tests.support.flows import SAMPLE, drive, reply, text_of
 
 ONE = Sample(id="1", question="q", answers=("a",))
-
 AUTO_J = released_judge("auto-j").tasks["pair"]
-
 PROMPTS = {
     "pandalm": released_judge("pandalm").prompt("pair"),
     "prometheus-relative": released_judge("prometheus-2").prompt("pair"),
@@ -30,11 +28,10 @@ def mode_of(judge_name, **options):
     return ReleasedMode(prompt=PROMPTS[judge_name], **options)
 
 
-def judged(judge_name, *texts, sample=None, finish="stop", **options):
+def judged(judge_name, *texts, sample=SAMPLE, finish="stop", **options):
     mode = mode_of(judge_name, both_orders=len(texts) == 2, **options)
-    sample = {} if sample is None else {"sample": sample}
-    [asked], judgment = drive(mode, [reply(text, finish=finish) for text in texts], **sample)
-    return asked, judgment
+    [requests], judgment = drive(mode, [reply(text, finish=finish) for text in texts], sample=sample)
+    return requests, judgment
 
 
 @pytest.mark.parametrize(
@@ -56,12 +53,10 @@ def test_two_orders_are_put_back_in_sample_order():
     asked, judgment = judged("pandalm", "1", "2")
     assert (judgment.winner, judgment.consistent) == (1, True)
     assert "### Response 1:\nb\n\n### Response 2:\na\n" in text_of(asked[1].prompt)
-
-
-@pytest.mark.parametrize(("first", "second"), [("1", "1"), ("1", "Tie"), ("Tie", "2")])
-def test_orders_that_disagree_are_a_tie(first, second):
-    _, judgment = judged("pandalm", first, second)
-    assert (judgment.winner, judgment.consistent) == ("tie", False)
+    # orders that disagree are a tie
+    for replies in (("1", "1"), ("1", "Tie"), ("Tie", "2")):
+        _, judgment = judged("pandalm", *replies)
+        assert (judgment.winner, judgment.consistent) == ("tie", False)
 
 
 def test_an_unreadable_order_is_a_failure_unless_one_order_is_enough():
@@ -78,7 +73,7 @@ def test_a_grade_and_one_out_of_range():
     assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, "out_of_range")
 
 
-def test_pandalms_label_stands_though_its_reason_was_cut_off():
+def test_pandalms_label_counts_although_its_reason_was_cut_off():
     [request], judgment = judged("pandalm", "2\n\n### Reason: because it", finish="length", explain=True)
     assert (judgment.winner, request.sampling.stop) == (2, ())
     [request], judgment = judged("pandalm", "2", finish="length")  # it could have become 25
@@ -130,31 +125,22 @@ def test_the_samples_rubric_goes_before_the_modes_and_ours():
         ("pandalm", {"max_tokens": 0}, "must be above 0"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(judge_name, options, finding):
+def test_options_and_samples_that_do_not_fit_are_rejected(judge_name, options, finding):
     with pytest.raises(ConfigError, match=finding):
         mode_of(judge_name, **options)
-
-
-def test_another_number_of_answers_is_refused():
     with pytest.raises(InputError, match="expected 1 answer, got 2"):
         judged("prometheus-absolute", "x")
 
 
 LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2", "A=B": "tie"})
-
 GRADE = MarkedReply(before="**Result:**", scale=(1, 5))
-
 BOXED = MarkedReply(before="\\boxed{", after="}", separator=",", scale=(1, 10), values=2)
-
 DEDUCTED = MarkedReply(before="reduction of ", scale=(-10, 0), deducts=True)
-
 BARE = MarkedReply(labels={"A": "1", "B": "2"})
 
 
 def code(result):
-    if isinstance(result, Unparsed):
-        return result.code
-    return result.values if isinstance(result, Scores) else result
+    return result.code if isinstance(result, Unparsed) else getattr(result, "values", result)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +172,7 @@ def test_what_a_reply_says(read, text, expected):
     assert code(read(text)) == expected
 
 
-def test_a_format_has_labels_or_a_scale():
+def test_a_format_has_labels_or_a_scale_and_reads_a_long_reply_quickly():
     with pytest.raises(ConfigError, match="labels or a scale"):
         MarkedReply(before="[[")
-
-
-def test_a_long_reply_of_marks_is_read_in_a_moment():
     assert code(LETTERS("[[" * 200_000)) == "off_grammar"

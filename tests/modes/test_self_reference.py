@@ -35,8 +35,7 @@ def solve(mode, *texts, finish=None, sample=SAMPLE):
 
 def test_all_answers_are_one_request_drawn_with_the_samples_seed():
     [request] = next(solver()(SAMPLE))
-    [again] = next(solver()(SAMPLE))
-    [other] = next(solver()(Sample(id="2", question="How many?", answers=())))
+    [again], [other] = next(solver()(SAMPLE)), next(solver()(replace(SAMPLE, id="2")))
     assert (request.sampling.n, request.sampling.temperature, request.sampling.max_tokens) == (3, 0.7, 100)
     assert request.sampling.seed == again.sampling.seed != other.sampling.seed
 
@@ -47,20 +46,16 @@ def test_answers_are_extracted_in_the_order_drawn():
     assert solved[1].text == "I do not know."
     cut_off = solve(solver(count=2), "The answer is 1", "The answer is 18.", finish=("length", "stop"))
     assert [answer.answer for answer in cut_off] == [None, "18"]
-    options = Sample(id="1", question="q", answers=(), metadata={"options": ["x", "y"]})
+    options = replace(SAMPLE, metadata={"options": ["x", "y"]})
     letters = solve(solver(task="choice", count=2), "The answer is (B).", "The answer is (C).", sample=options)
     assert [answer.answer for answer in letters] == ["B", None]
 
 
-def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
+def test_solves_of_an_earlier_run_are_reused():
     rows = [{"text": "The answer is 18.", "answer": "18"}, {"text": "hm", "answer": None}, {"text": "The answer is 7."}]
-    sample = Sample(id="1", question="q", answers=(), metadata={"solves": [*rows, {"text": "a fourth"}]})
-    expected = (
-        SelfAnswer(text="The answer is 18.", answer="18"),
-        SelfAnswer(text="hm"),
-        SelfAnswer(text="The answer is 7.", answer="7"),
-    )
-    assert solve(solver(), sample=sample) == expected
+    sample = replace(SAMPLE, metadata={"solves": [*rows, {"text": "a fourth"}]})
+    answers = [SelfAnswer(text=row["text"], answer=answer) for row, answer in zip(rows, ("18", None, "7"), strict=True)]
+    assert solve(solver(), sample=sample) == tuple(answers)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +63,13 @@ def test_solves_of_an_earlier_run_are_used_and_nothing_is_asked():
     [
         ([{"text": "a"}], "expected 3 solves, got 1"),
         ("abc", "expected a list of {text, answer}"),
-        (["a", "b", "c"], "has no text"),
-        ([{"text": "a", "answer": 18}] * 3, "is not a string"),
+        (["a", "b", "c"], "one of the solves has no text"),
+        ([{"text": "a", "answer": 18}] * 3, "the answer of one of the solves is not a string"),
     ],
 )
-def test_what_is_no_solve_is_refused_by_name(solves, finding):
+def test_invalid_solves_are_rejected(solves, finding):
     with pytest.raises(InputError, match=f'sample 1: field "solves": {re.escape(finding)}'):
-        next(solver()(Sample(id="1", question="q", answers=(), metadata={"solves": solves})))
+        next(solver()(replace(SAMPLE, metadata={"solves": solves})))
 
 
 def test_five_solves_read_the_question_once(tiny_model):
@@ -98,7 +93,7 @@ SOLVE = reply("20 / 2 is 10. The answer is 17.", prompt_tokens=7, completion_tok
 @pytest.mark.parametrize("label", ["correct", "incorrect"])
 def test_cot_asks_once_and_takes_the_label(label):
     asked, judgment = drive(Correctness(task="number"), [reply(f"So.\n[[{label.title()}]]")], sample=CORRECTNESS_SAMPLE)
-    assert [len(one) for one in asked] == [1]
+    assert [len(requests) for requests in asked] == [1]
     assert judgment.verdict == LabelVerdict(label=label)
     assert (judgment.shown[0].label, judgment.shown[0].referenced, judgment.own_reference) == (label, False, None)
     assert judgment.self_answers == ()
@@ -117,15 +112,12 @@ def test_guided_solves_first_and_shows_the_whole_of_it():
     assert judgment_from_row(judgment_row(judgment)) == judgment
 
 
-def test_guided_takes_the_first_saved_solve_and_asks_for_none():
-    sample = replace(
-        CORRECTNESS_SAMPLE, metadata={"solves": [{"text": "17!", "answer": "17"}, {"text": "11", "answer": "11"}]}
-    )
+def test_guided_uses_the_first_saved_solve():
+    rows = [{"text": "17!", "answer": "17"}, {"text": "11", "answer": "11"}]
     mode = Correctness(task="number", self_reference="guided")
-    asked, judgment = drive(mode, [reply("[[Incorrect]]")], sample=sample)
-    assert len(asked) == 1
-    assert judgment.own_reference == "17!"
-    assert len(judgment.self_answers) == 1
+    sample = replace(CORRECTNESS_SAMPLE, metadata={"solves": rows})
+    [_], judgment = drive(mode, [reply("[[Incorrect]]")], sample=sample)
+    assert (judgment.own_reference, len(judgment.self_answers)) == ("17!", 1)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +128,7 @@ def test_guided_takes_the_first_saved_solve_and_asks_for_none():
         (broken("error"), "engine"),
     ],
 )
-def test_what_is_no_label_is_a_failure_never_incorrect(bad, code):
+def test_a_missing_label_is_a_failure_and_never_incorrect(bad, code):
     _, judgment = drive(Correctness(distribution=True), [bad], sample=CORRECTNESS_SAMPLE)
     assert (judgment.verdict, judgment.failure.code, judgment.probability) == (None, code, None)
     assert judgment.shown[0].label is None
@@ -150,12 +142,10 @@ def test_what_is_no_label_is_a_failure_never_incorrect(bad, code):
         ("Verdict: CORRECT", "Verdict: ", ("CORRECT", "INCORRECT")),
     ],
 )
-def test_probability_is_asked_for_where_the_label_stands(written, before, words):
-    asked, judgment = drive(
-        Correctness(distribution=True), [reply(written)], [reply("C", shares=(0.6, 0.2))], sample=CORRECTNESS_SAMPLE
-    )
-    [request] = asked[1]
-    assert request.prompt == replace(asked[0][0].prompt, prefill=before)
+def test_the_probability_is_requested_at_the_label(written, before, words):
+    rounds = [reply(written)], [reply("C", shares=(0.6, 0.2))]
+    [[first], [request]], judgment = drive(Correctness(distribution=True), *rounds, sample=CORRECTNESS_SAMPLE)
+    assert request.prompt == replace(first.prompt, prefill=before)
     assert (request.candidates, request.sampling.max_tokens, request.sampling.reserve) == (words, 1, 1024)
     assert judgment.probability == pytest.approx(0.75)  # 0.6 of 0.8
 
@@ -183,14 +173,14 @@ FIRST = [reply("[[1]]"), reply("[[2]]")]  # the sample's first, in both orders
 
 
 def solves(letters):
-    """A completion of one solve per letter; `-` is one without an answer."""
-    texts = tuple("I do not know." if one == "-" else f"The answer is ({one})." for one in letters)
-    one = reply("", prompt_tokens=20, completion_tokens=50)
-    return [replace(one, texts=texts, finish_reasons=("stop",) * len(texts))]
+    """A completion with one solve per letter; `-` is a solve without an answer."""
+    texts = tuple("I do not know." if letter == "-" else f"The answer is ({letter})." for letter in letters)
+    completion = reply("", prompt_tokens=20, completion_tokens=50)
+    return [replace(completion, texts=texts, finish_reasons=("stop",) * len(texts))]
 
 
 def saved(letters):
-    rows = [{"text": f"so {one}", "answer": None if one == "-" else one} for one in letters]
+    rows = [{"text": f"so {letter}", "answer": None if letter == "-" else letter} for letter in letters]
     return replace(PAIR, metadata={"solves": rows})
 
 
@@ -209,7 +199,8 @@ def saved(letters):
 def test_the_gate(letters, tau, shown):
     asked, judgment = drive(SelectiveSelfReference(tau=tau), solves(letters), FIRST, sample=PAIR)
     assert judgment.own_reference == shown
-    assert [one.referenced for one in judgment.shown] == [shown is not None] * 2
+    assert drive(SelectiveSelfReference(tau=tau), FIRST, sample=saved(letters))[1].own_reference == shown
+    assert [order.referenced for order in judgment.shown] == [shown is not None] * 2
     for request in asked[1]:
         assert ("the correct answer is" in text_of(request.prompt)) == (shown is not None)
         assert f"the correct answer is {shown}." in text_of(request.prompt) or shown is None
@@ -221,8 +212,7 @@ def test_always_shows_the_majority_and_never_asks_for_none():
     assert judgment.own_reference == "A"
     _, judgment = drive(SelectiveSelfReference(when="always"), solves("-----"), FIRST, sample=PAIR)
     assert (judgment.own_reference, judgment.shown[0].referenced) == (None, False)
-    asked, judgment = drive(SelectiveSelfReference(when="never"), FIRST, sample=PAIR)
-    assert [len(one) for one in asked] == [2]
+    [_], judgment = drive(SelectiveSelfReference(when="never"), FIRST, sample=PAIR)
     assert judgment.self_answers == ()
     _, judgment = drive(SelectiveSelfReference(when="never"), FIRST, sample=saved("AAAB-"))
     assert (len(judgment.self_answers), judgment.own_reference) == (5, None)
@@ -247,13 +237,7 @@ def test_tokens_of_solves_and_orders_are_added_and_the_solves_kept():
     _, judgment = drive(SelectiveSelfReference(), solves("AAAAB"), FIRST, sample=PAIR)
     # 20 + 10 + 10 and 50 + 3 + 3
     assert (judgment.prompt_tokens, judgment.completion_tokens) == (40, 56)
-    assert [one.answer for one in judgment.self_answers] == list("AAAAB")
-
-
-@pytest.mark.parametrize(("tau", "reference"), [(0.4, "A"), (0.6, "A"), (0.8, None), (1.0, None)])
-def test_saved_solves_pass_the_gate_by_their_own_agreement(tau, reference):
-    _, judgment = drive(SelectiveSelfReference(tau=tau), FIRST, sample=saved("AAAB-"))
-    assert judgment.own_reference == reference
+    assert [solve.answer for solve in judgment.self_answers] == list("AAAAB")
 
 
 @pytest.mark.parametrize(("mode", "sample"), [(Correctness(), CORRECTNESS_SAMPLE), (SelectiveSelfReference(), PAIR)])

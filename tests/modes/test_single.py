@@ -5,16 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from judgelm.errors import EngineError
+from judgelm.judge import Judge
 from judgelm.modes.multimodal import MULTIMODAL_TEMPLATES, Multimodal, read_gold
 from judgelm.modes.single import Single
 from judgelm.prompts.catalog import get_template
 from judgelm.records import GradeVerdict, Sample
+from judgelm.runs.run_files import read_judgments
 from tests.support.flows import drive, reply, text_of
+from tests.support.jsonl_files import write_rows
+from tests.support.tiny_vision import make_llava, write_image
 
 BARE = Sample(id="1", question="q", answers=("a",))
-
 REFERENCED = Sample(id="1", question="q", answers=("a",), reference="r")
-
 ANCHORED = Sample(id="1", question="q", answers=("a",), metadata={"anchor": "b"})
 
 
@@ -26,10 +29,8 @@ def graded(text, sample, **options):
 def test_beside_a_reference_the_judge_goes_on_from_the_full_score():
     request, judgment = graded(" 7", REFERENCED)
     # Figure 5: the reference is Assistant 1, and its score of 10 is forced
-    assert (text_of(request.prompt), request.prompt.prefill) == (
-        text_of(get_template("judgelm-v1").render(REFERENCED, (0,), "r")),
-        "10",
-    )
+    assert text_of(request.prompt) == text_of(get_template("judgelm-v1").render(REFERENCED, (0,), "r"))
+    assert request.prompt.prefill == "10"
     assert (judgment.verdict, judgment.scores) == (GradeVerdict(score=7), (7,))
     [shown] = judgment.shown
     assert (shown.order, shown.scores, shown.referenced, shown.anchor) == ((0,), (7,), True, None)
@@ -43,9 +44,7 @@ def test_beside_an_anchor_both_are_scored():
     assert request.prompt.prefill == ""
     [shown] = judgment.shown
     assert (judgment.scores, shown.scores, shown.anchor, shown.referenced) == ((8,), (8,), 6, False)
-
-
-def test_a_references_file_can_hold_the_anchors():
+    # the references can be the anchors
     request, judgment = graded("6 8", REFERENCED, against="anchor")
     assert request.prompt.prefill == ""
     assert (judgment.scores, judgment.shown[0].anchor) == ((8,), 6)
@@ -77,13 +76,10 @@ def test_the_distribution_gives_the_expected_grade():
     completion = reply("3", shares=(0.1, 0.2, 0.5))
     [[request]], judgment = drive(Single(distribution=True, scale=(1, 3)), [completion], sample=BARE)
     assert request.candidates == ("1", "2", "3")
-    found = judgment.shown[0].grades
-    assert found.expected == pytest.approx(2.5)
-    assert found.unassigned == pytest.approx(0.2)
-    assert found.likeliest == ((3, 0.5), (2, 0.2), (1, 0.1))
-
-
-def test_behind_a_forced_score_the_candidates_begin_with_a_blank():
+    grades = judgment.shown[0].grades
+    assert (grades.expected, grades.unassigned) == (pytest.approx(2.5), pytest.approx(0.2))
+    assert grades.likeliest == ((3, 0.5), (2, 0.2), (1, 0.1))
+    # after a forced score the candidates begin with a blank
     mode = Single(distribution=True, scale=(1, 2))
     [[request]], judgment = drive(mode, [reply(" 2", shares=(0, 1))], sample=REFERENCED)
     assert (request.candidates, request.prompt.prefill) == ((" 1", " 2"), "2")
@@ -101,8 +97,8 @@ def test_beside_an_anchor_the_grades_are_those_of_the_answer():
 def test_without_probabilities_and_without_mass_there_is_no_expected_grade():
     for shares in (None, (0, 0)):
         [_], judgment = drive(Single(distribution=True, scale=(1, 2)), [reply("2", shares=shares)], sample=BARE)
-        found = judgment.shown[0].grades
-        assert found is None if shares is None else math.isnan(found.expected)
+        grades = judgment.shown[0].grades
+        assert grades is None if shares is None else math.isnan(grades.expected)
         assert judgment.scores == (2,)
 
 
@@ -120,9 +116,8 @@ def test_policy_and_hash_follow_from_what_it_is_graded_against():
     assert Single(against="nothing").template_sha != Single(against="nothing", scale=(0, 5)).template_sha
 
 
-SHAMPOO = Sample(
-    id="1", question="What is right of the shampoo?", answers=("A conditioner.",), reference="conditioner<OR>balm"
-)
+RIGHT = "What is right of the shampoo?"
+SHAMPOO = Sample(id="1", question=RIGHT, answers=("A conditioner.",), reference="conditioner<OR>balm")
 
 
 def test_the_second_score_is_the_grade():
@@ -133,20 +128,21 @@ def test_the_second_score_is_the_grade():
     assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].anchor) == ((7.0,), "10 7", 10.0)
     [asked], judgment = drive(Multimodal(anchored=False), [reply("9 2")], sample=SHAMPOO)
     assert (asked[0].prompt.prefill, judgment.scores, judgment.shown[0].anchor) == ("", (2.0,), 9.0)
-
-
-def test_a_number_that_joins_the_forced_one_is_a_failure():
     _, judgment = drive(Multimodal(), [reply("7")], sample=SHAMPOO)
     # 107 is one number: whether 7 was meant is a guess
     assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, "off_grammar")
 
 
-def test_images_are_shown_where_asked_for():
+def test_images_are_shown_before_the_text_if_requested():
     seen = replace(SHAMPOO, images=("a.png",))
     modes = {images: Multimodal(images=images) for images in ("ignore", "auto", "use")}
     shown = {images: next(mode(seen))[0].prompt.images for images, mode in modes.items()}
     assert shown == {"ignore": (), "auto": ("a.png",), "use": ("a.png",)}
     assert next(modes["auto"](SHAMPOO))[0].prompt.images == ()
+    two = replace(SHAMPOO, images=("a.png", "b.png"))
+    plain, chat = (MULTIMODAL_TEMPLATES[name].render(two, images=True) for name in ("code", "chat"))
+    assert [span.text for span in plain.spans[:3]] == ["a.png", "b.png", "\n"]
+    assert [span.role for span in chat.spans[:3]] == ["system", "user", "user"]
 
 
 @pytest.mark.parametrize(
@@ -176,9 +172,21 @@ def test_an_answer_cannot_close_its_own_block():
     assert text_of(prompt).count("[The End of Assistant 2's Answer]") == 1
 
 
-def test_images_stand_before_the_text():
-    seen = replace(SHAMPOO, images=("a.png", "b.png"))
-    plain = MULTIMODAL_TEMPLATES["code"].render(seen, images=True)
-    assert [span.text for span in plain.spans[:3]] == ["a.png", "b.png", "\n"]
-    chat = MULTIMODAL_TEMPLATES["chat"].render(seen, images=True)
-    assert [span.role for span in chat.spans[:3]] == ["system", "user", "user"]
+def test_a_judge_that_sees_is_shown_the_images_and_one_that_does_not_is_rejected(tiny_model, tmp_path):
+    row = {"question": "what is it", "answer": "a red fox", "reference": "a fox"}
+    path = write_rows(tmp_path / "rows.jsonl", [row | {"id": name, "image": f"{name}.png"} for name in "01"])
+    for name in "01":
+        write_image(tmp_path / f"{name}.png", int(name))
+    model = make_llava(tmp_path / "judge", ["what is the capital of france a red fox 1 2 3"] * 20)
+    runs = {}
+    with Judge(str(model), engine="transformers") as judge:
+        for images in ("ignore", "use"):
+            out = tmp_path / f"{images}.jsonl"
+            judge.judge_file(str(path), out=str(out), mode="multimodal", images=images, wording="chat")
+            runs[images] = read_judgments(out)
+    # 16 tokens stand for the image, and the line end behind it for one or two
+    added = [runs["use"][name].prompt_tokens - runs["ignore"][name].prompt_tokens for name in "01"]
+    assert all(16 <= tokens <= 18 for tokens in added)
+    assert len({row.shown[0].text for row in runs["ignore"].values()}) == 1  # the questions differ in images only
+    with Judge(str(tiny_model), engine="transformers") as judge, pytest.raises(EngineError, match="does not support"):
+        judge.judge_file(str(path), out=str(tmp_path / "refused.jsonl"), mode="multimodal", images="use")

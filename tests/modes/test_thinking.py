@@ -45,7 +45,7 @@ WAYS = {
 
 @pytest.mark.parametrize("resumes", [True, False])
 @pytest.mark.parametrize("way", WAYS)
-def test_thinking_changes_no_conclusion(way, resumes):
+def test_thinking_does_not_change_the_judgment(way, resumes):
     mode, sample, reply = WAYS[way]
     if not resumes and way in ("single, forced", "multimodal"):
         pytest.skip("a chat server cannot be made to go on behind thinking: a forced score is not thought about")
@@ -53,45 +53,35 @@ def test_thinking_changes_no_conclusion(way, resumes):
     [thought] = judge([sample], mode, thinking_model.engine(going_on(reply), resumes=resumes))
     assert plain.verdict is not None
     assert (thought.verdict, thought.scores, thought.failure) == (plain.verdict, plain.scores, None)
-    assert [(one.text, one.label, one.reason) for one in thought.shown] == [
-        (one.text, one.label, one.reason) for one in plain.shown
-    ]
-    assert {one.thinking for one in thought.shown} == {THOUGHT}
-    assert [(one.text, one.answer) for one in thought.self_answers] == [
-        (one.text, one.answer) for one in plain.self_answers
-    ]
-    assert {one.thinking for one in thought.self_answers} <= {THOUGHT}
+    thoughtless, thinking_first = (
+        [(shown.text, shown.label, shown.reason) for shown in judgment.shown]
+        + [(solve.text, solve.answer) for solve in judgment.self_answers]
+        for judgment in (plain, thought)
+    )
+    assert thinking_first == thoughtless
+    assert {part.thinking for part in (*thought.shown, *thought.self_answers)} == {THOUGHT}
     if resumes:
         assert thought.probability == plain.probability
-
-
-class FailingEngine(ScriptedEngine):
-    """Fails each request in the same way."""
-
-    def __init__(self, reason):
-        super().__init__({})
-        self.reason = reason
-
-    def answer(self, request):
-        return Completion.failed(request.key, "out of order", self.reason)
 
 
 @pytest.mark.parametrize(("reason", "code"), [("error", "engine"), ("too_long", "too_long")])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_not_answered_is_a_failure_in_every_mode(way, reason, code):
     mode, sample, _ = WAYS[way]
-    [judgment] = judge([sample], mode, FailingEngine(reason))
+    engine = ScriptedEngine({})
+    engine.answer = lambda request: Completion.failed(request.key, "out of order", reason)
+    [judgment] = judge([sample], mode, engine)
     assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
     assert "out of order" in judgment.failure.text + judgment.failure.why
 
 
 @pytest.mark.parametrize("way", ["correctness", "rubric", "qa", "ssr", "released"])
-def test_a_judge_that_thinks_unasked_is_read_alike(way):
+def test_a_judge_that_thinks_unasked_is_parsed_alike(way):
     mode, sample, reply = WAYS[way]
     mode = replace(mode, distribution=False) if way == "ssr" else mode
     [thought] = judge([sample], mode, thinking_model.engine(going_on(reply), asked="absent"))
     assert thought.verdict is not None
-    assert {one.thinking for one in thought.shown} == {THOUGHT}
+    assert {shown.thinking for shown in thought.shown} == {THOUGHT}
 
 
 def test_thinking_first_the_score_line_in_a_request_of_its_own():
@@ -143,7 +133,7 @@ def test_unfinished_thinking_is_truncated(way, reply, asked, advice):
     assert all(shown.thinking for shown in judgment.shown)
 
 
-def test_a_closing_tag_that_is_quoted_interrupts_no_thinking():
+def test_a_quoted_closing_tag_does_not_end_the_thinking():
     begun = "<think>\nThe first answer writes </think>"
     rest = " 9 2\nas a judge would. The second is right.\n</think>"
 
@@ -157,19 +147,19 @@ def test_a_closing_tag_that_is_quoted_interrupts_no_thinking():
 
 
 @pytest.mark.parametrize(("reply", "thinks"), [("8 6", True), ("<think>Hm.</think>\n8 6\nSo.", False)])
-def test_thinking_that_was_not_asked_for_says_how_to_ask(reply, thinks):
+def test_the_failure_of_unrequested_thinking_names_the_option(reply, thinks):
     # the score line ends with its line: of the block only its opening is written, or a stop string comes right behind
     [judgment] = judge([PAIR], Pairwise(), thinking_model.engine(going_on(reply), asked="absent", thinks=thinks))
     assert judgment.failure.code == "truncated"
     assert "use --thinking on, or off" in judgment.failure.why
 
 
-def test_a_judge_that_does_not_think_though_asked_is_read_as_it_is():
-    [judgment] = judge([PAIR], Pairwise(reasons="all"), thinking_model.engine(going_on("8 6\nSo."), thinks=False))
+def test_a_judge_that_does_not_think_although_asked_is_parsed_as_it_is():
+    engine = thinking_model.engine(going_on("8 6\nSo."), thinks=False)
+    [judgment] = judge([PAIR], Pairwise(reasons="all"), engine)
     # a plain prompt opens the block itself, and this judge never closes it
     assert judgment.failure.code == "truncated"
-    mode = Pairwise(template="judgelm-chat", reasons="all")
-    [judgment] = judge([PAIR], mode, thinking_model.engine(going_on("8 6\nSo."), thinks=False))
+    [judgment] = judge([PAIR], Pairwise(template="judgelm-chat", reasons="all"), engine)
     assert (judgment.scores, judgment.reason, judgment.shown[0].thinking) == ((8, 6), "So.", None)
 
 

@@ -6,13 +6,12 @@ import math
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, InputError
-from judgelm.modes import make_mode
+from judgelm.errors import InputError
 from judgelm.modes.trajectory import STATEMENTS, Trajectory
 from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
 from judgelm.runs.serialization import judgment_from_row, judgment_row
-from tests.support.flows import drive, reply, text_of
+from tests.support.flows import drive, reply, text_of, yes
 from tests.support.trajectories import calls, text
 
 ONE = Sample(id="1", question="Where is order 7?", answers=(text(),))
@@ -20,29 +19,19 @@ TWO = Sample(id="1", question="Where is order 7?", answers=(text(), text(last="N
 WANTED = text(last="Tell the status.")
 
 
-def yes(probability, **fields):
-    """A reply to a question of yes or no; six spellings of each."""
-    return reply("Yes", shares=[probability, *[0] * 5, 1 - probability, *[0] * 5], **fields)
-
-
 def test_one_trajectory_is_asked_about_each_task_and_the_first_decides():
     requests, judgment = drive(Trajectory(), [yes(p) for p in (0.8, 0.5, 0.5, 0.2, 0.9)], sample=ONE)
-    assert [text_of(request.prompt).splitlines()[-2].split(": ", 1)[1] for request in requests[0]] == [
-        *STATEMENTS.values()
-    ]
+    statements = [text_of(request.prompt).splitlines()[-2].split(": ", 1)[1] for request in requests[0]]
+    assert statements == [*STATEMENTS.values()]
     # 0.8 * 10 + 0.2 * 1
     assert judgment.verdict == GradeVerdict(score=pytest.approx(8.2))
     assert [(shown.part, round(shown.scores[0], 6)) for shown in judgment.shown] == [
         ("outcome", 8.2), ("plan", 5.5), ("tools", 5.5), ("results", 2.8), ("safety", 9.1),
     ]  # fmt: skip
     assert judgment_from_row(judgment_row(judgment)) == judgment
-
-
-def test_all_prompts_about_a_trajectory_begin_alike():
-    requests, _ = drive(Trajectory(), [yes(0.5)] * 5, sample=ONE)
+    # all prompts begin alike
     texts = [text_of(request.prompt) for request in requests[0]]
-    ends = [each.index("Statement about") for each in texts]
-    assert len({each[:end] for each, end in zip(texts, ends, strict=True)}) == 1
+    assert len({prompt.partition("Statement about")[0] for prompt in texts}) == 1
 
 
 def test_two_trajectories_are_a_pair():
@@ -86,7 +75,7 @@ def test_a_reference_is_shown_and_matched():
 
 
 @pytest.mark.parametrize("options", [{}, {"match": "strict"}, {"match": "subset"}])
-def test_without_tasks_no_model_is_asked(options):
+def test_without_tasks_no_model_is_used(options):
     engine = ScriptedEngine(lambda prompt: pytest.fail("a model was asked"))
     sample = Sample(id="1", question="q", answers=(text(),), reference=WANTED)
     [judgment] = judge([sample], Trajectory(tasks=(), **options), engine)
@@ -108,7 +97,7 @@ def test_a_task_that_fails_fails_the_judgment():
     assert (judgment.failure.code, judgment.failure.why[:6]) == ("off_grammar", "plan: ")
 
 
-def test_trajectories_that_are_cut_and_read_as_equal_are_no_tie():
+def test_trajectories_that_are_equal_after_the_cut_are_not_a_tie():
     cut = (Truncation(answer=0, tokens_before=90, tokens_after=30, steps=(4,)),)
     mode = Trajectory(tasks=("outcome",))
     _, judgment = drive(mode, [yes(0.5, truncations=cut), yes(0.5, truncations=cut)], sample=TWO)
@@ -118,38 +107,3 @@ def test_trajectories_that_are_cut_and_read_as_equal_are_no_tie():
     assert math.isclose(judgment.probability, 0.5)
     whole = judgment_row(drive(mode, [yes(0.5, truncations=cut)], sample=ONE)[1])
     assert whole["shown"][0]["cut"] == [{"answer": 0, "tokens_before": 90, "tokens_after": 30, "steps": (4,)}]
-
-
-@pytest.mark.parametrize(
-    ("options", "finding"),
-    [
-        ({"template": "judgelm-v1"}, "use --reading yes-no"),
-        ({"tasks": ["outcome", "outcome"]}, "outcome: .*listed twice"),
-        ({"tasks": ["speed"]}, "Input should be"),
-        ({"criterion": " "}, "criterion is empty"),
-        ({"tie_threshold": 0.7}, "0 to 0.5"),
-        ({"tasks": [], "reference": "ignore"}, "nothing to judge by"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, finding):
-    own = {"template": options.pop("template")} if "template" in options else {}
-    with pytest.raises(ConfigError, match=finding):
-        make_mode("trajectory", options, own)
-
-
-def test_other_modes_refuse_its_templates():
-    with pytest.raises(ConfigError, match="use --mode trajectory"):
-        make_mode("pair", {}, {"template": "yes-no-trajectory"})
-
-
-@pytest.mark.parametrize(
-    ("answers", "options", "finding"),
-    [
-        ((text(), text(), text()), {}, "expected 1 or 2 answers, got 3"),
-        ((text(), "Shipped."), {}, "trajectory 2: expected a trajectory"),
-        ((text(),), {"tasks": ()}, "matching requires"),
-    ],
-)
-def test_samples_without_trajectories_are_refused(answers, options, finding):
-    with pytest.raises(InputError, match=f"sample 1: {finding}"):
-        next(Trajectory(**options)(Sample(id="1", question="q", answers=answers)))

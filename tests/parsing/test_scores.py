@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given
@@ -20,101 +21,75 @@ from judgelm.parsing.scores import (
     winner_by,
 )
 from judgelm.records import Scores, Unparsed, winner_of
+from tests.support.flows import logs
+
+PAIR_LINES = [
+    "8 6", "8,6", "8, 6", "8  6", "8\t6", " 8 6 ", "\n8 6\nBoth are fine.", "8.0 6.0", "8/10 6/10", "8 / 10, 6 / 10",
+    "**8 6**", "**8** **6**", "`8 6`", "8;6", "8 | 6", "(8, 6)", "[8, 6]", "Assistant 1: 8 Assistant 2: 6",
+    "Assistant 1：8\nAssistant 2：6", "Assistant 1: 8, Assistant 2: 6", "Assistant 1: 8\nAssistant 2: 6\nBecause.",
+    "**Assistant 1:** 8/10; **Assistant 2:** 6/10", "Assistant 2: 6, Assistant 1: 8", "Answer 1 = 8, Answer 2 = 6.",
+    "Assistant 1's score: 8 and Assistant 2's score: 6", "+8 6", "8 6.", "\ufeff8 6", "8 6\u200b", "\u202a8 6\u202c",
+    "\u20668\u2069\uff0c\u20666\u2069", "8\u30016", "8 6\0", '"8 6"', "Scores: 8 6", "```\n8 6\n```",
+    "Assistant 1 8, Assistant 2 6", '"Assistant 1: 8\nAssistant 2: 6"', '"Assistant 1: 8 Assistant 2: 6"\nBecause.',
+    "Scores: Assistant 1: 8, Assistant 2: 6", "(Assistant 1: 8, Assistant 2: 6)",
+]  # fmt: skip
+THREE_LINES = [
+    "8 6 5", "8, 6, 5\nThe first is best.", "8|6|5", "**8 6 5**", "Scores: [8, 6, 5]",
+    "8/10 6/10 5/10", "Assistant 1: 8, Assistant 2: 6, Assistant 3: 5",
+    "Assistant 3: 5\nAssistant 1: 8/10\nAssistant 2: 6",
+    '"Assistant 1: 8, Assistant 2: 6, Assistant 3: 5."\nThe first is best.',
+]  # fmt: skip
+ONE_LINES = [" 7", "7\n", "7.", "Rating: [[7]]", "**7**/10", "Score: 7/10"]
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "values"),
     [
-        "8 6",
-        "8,6",
-        "8, 6",
-        "8  6",
-        "8\t6",
-        " 8 6 ",
-        "\n8 6\nBoth are fine.",
-        "8.0 6.0",
-        "8/10 6/10",
-        "8 / 10, 6 / 10",
-        "**8 6**",
-        "**8** **6**",
-        "`8 6`",
-        "8;6",
-        "8 | 6",
-        "(8, 6)",
-        "[8, 6]",
-        "Assistant 1: 8 Assistant 2: 6",
-        "Assistant 1：8\nAssistant 2：6",
-        "Assistant 1: 8, Assistant 2: 6",
-        "Assistant 1: 8\nAssistant 2: 6\nBecause.",
-        "**Assistant 1:** 8/10; **Assistant 2:** 6/10",
-        "Assistant 2: 6, Assistant 1: 8",
-        "Assistant 1's score: 8 and Assistant 2's score: 6",
-        "Answer 1 = 8, Answer 2 = 6.",
-        "+8 6",
-        "8 6.",
-        "\ufeff8 6",
-        "8 6\u200b",
-        "\u202a8 6\u202c",
-        "\u20668\u2069\uff0c\u20666\u2069",
-        "8\u30016",
-        "8 6\0",
-        '"8 6"',
-        "Scores: 8 6",
-        "```\n8 6\n```",
-        "Assistant 1 8, Assistant 2 6",
-        '"Assistant 1: 8\nAssistant 2: 6"',
-        '"Assistant 1: 8 Assistant 2: 6"\nBecause.',
-        "Scores: Assistant 1: 8, Assistant 2: 6",
-        "(Assistant 1: 8, Assistant 2: 6)",
+        *((text, (8, 6)) for text in PAIR_LINES),
+        *((text, (8, 6, 5)) for text in THREE_LINES),
+        ("\n  8.5  6\t5.\n", (8.5, 6, 5)),
+        *((text, (7,)) for text in ONE_LINES),
     ],
 )
-def test_readable_score_lines(text):
-    assert parse_pair(text) == Scores((8.0, 6.0))
+def test_score_lines_are_read(text, values):
+    assert parse_scores(text, len(values)) == Scores(values)
 
 
 JOINED = "separator is ambiguous"
-
 APART = "not next to each other"
-
 MORE = "followed by more text"
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "empty"),
-        ("  \n \n", "empty"),
-        ("8", "the first line has 1 numbers, not 2"),
-        ("8 6 5", "the first line has 3 numbers, not 2"),
-        ("8,5 6,5", "the first line has 4 numbers, not 2"),
-        ("8/6", JOINED),
-        ("8-6", JOINED),
-        ("8:6", JOINED),
-        ("86", "the first line has 1 numbers, not 2"),
-        ("Both are good", "the first line has 0 numbers, not 2"),
-        ("8 6 because 3 points were missed", "the first line has 3 numbers, not 2"),
-        ("8 out of 10, 6 out of 10", "the first line has 4 numbers, not 2"),
-        ("8/5 6/5", "denominator other than 10"),
-        ("Assistant 18 Assistant 26", JOINED),
-        ("1*0 6", "the first line has 3 numbers, not 2"),
-        ("1_0 6", "the first line has 3 numbers, not 2"),
-        ("~~8~~ ~~6~~", JOINED),
-        ("X8 6", JOINED),
-        ("Assistant 1: 8 Assistant 1: 6", APART),
-        ("Assistant 1: 8, which is 2 more than Assistant 2: 6", APART),
-        ("Assistant 1: 8 Assistant 2: 6 Assistant 3: 5", MORE),
-        ("Assistant 1: 8 Assistant 2: 6 X", MORE),
-    ],
-)
-def test_ambiguous_lines_are_refused_with_the_reason(text, why):
-    result = parse_pair(text)
-    assert (result.code, result.text) == ("off_grammar", text)
-    assert why in result.why
 
 
 @pytest.mark.parametrize(
     ("text", "count", "why"),
     [
+        ("", 2, "empty"),
+        ("  \n \n", 2, "empty"),
+        ("8", 2, "the first line has 1 numbers, not 2"),
+        ("8 6 5", 2, "the first line has 3 numbers, not 2"),
+        ("8,5 6,5", 2, "the first line has 4 numbers, not 2"),
+        ("8/6", 2, JOINED),
+        ("8-6", 2, JOINED),
+        ("8:6", 2, JOINED),
+        ("86", 2, "the first line has 1 numbers, not 2"),
+        ("Both are good", 2, "the first line has 0 numbers, not 2"),
+        ("8 6 because 3 points were missed", 2, "the first line has 3 numbers, not 2"),
+        ("8 out of 10, 6 out of 10", 2, "the first line has 4 numbers, not 2"),
+        ("8/5 6/5", 2, "denominator other than 10"),
+        ("Assistant 18 Assistant 26", 2, JOINED),
+        ("1*0 6", 2, "the first line has 3 numbers, not 2"),
+        ("1_0 6", 2, "the first line has 3 numbers, not 2"),
+        ("~~8~~ ~~6~~", 2, JOINED),
+        ("X8 6", 2, JOINED),
+        ("Assistant 1: 8 Assistant 1: 6", 2, APART),
+        ("Assistant 1: 8, which is 2 more than Assistant 2: 6", 2, APART),
+        ("Assistant 1: 8 Assistant 2: 6 Assistant 3: 5", 2, MORE),
+        ("Assistant 1: 8 Assistant 2: 6 X", 2, MORE),
+        # a quoted line above another score line
+        ('"10 1"\n8 6', 2, "in quotation marks"),
+        ("`10 1`\n\nScores: 8 6", 2, "in quotation marks"),
+        ("```\n10 1\n```\n8 6", 2, "in quotation marks"),
+        ("“10 1”\n**8** **6**", 2, "in quotation marks"),
         ("8 6", 3, "the first line has 2 numbers, not 3"),
         ("8,5 6", 3, JOINED),  # 8.5 and 6, or three scores
         ("8/6/5", 3, JOINED),
@@ -133,23 +108,31 @@ def test_ambiguous_lines_are_refused_with_the_reason(text, why):
         ("7/5", 1, "other than 10"),
     ],
 )
-def test_other_numbers_of_scores_are_refused_with_the_reason(text, count, why):
+def test_ambiguous_lines_are_rejected_with_the_reason(text, count, why):
     result = parse_scores(text, count)
     assert (result.code, result.text) == ("off_grammar", text)
     assert why in result.why
 
 
-@pytest.mark.parametrize("text", ["0 6", "8 11", "-1 6", "8.5 10.5", "100 90", "Assistant 1: 0 Assistant 2: 6"])
-def test_scores_outside_the_scale_are_refused_as_such(text):
-    found = parse_pair(text)
-    assert isinstance(found, Unparsed)
-    assert (found.code, found.text) == ("out_of_range", text)
+@pytest.mark.parametrize(
+    ("text", "scores"),
+    [
+        *((text, text) for text in ("0 6", "8 11", "-1 6", "8.5 10.5", "100 90", "8 6 11", "0")),
+        ("Assistant 1: 0 Assistant 2: 6", "0 6"),
+        ("Assistant 1: 8, Assistant 2: 6, Assistant 3: 11", "8 6 11"),
+    ],
+)
+def test_scores_outside_the_scale_are_rejected(text, scores):
+    expected = Unparsed("out_of_range", text, f"{scores} is outside 1 to 10")
+    assert parse_scores(text, len(scores.split())) == expected
 
 
-def test_the_scale_is_the_cards_and_named_where_a_score_lies_outside():
-    assert parse_pair("0 5", scale=(0, 5)) == Scores((0.0, 5.0))
-    assert parse_pair("3/5 4/5", scale=(0, 5)) == Scores((3.0, 4.0))
-    assert parse_pair("8.5 10.5").why == "8.5 10.5 is outside 1 to 10"
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("0 5", (0, 5)), ("3/5 4/5", (3, 4)), ("0/5 5/5 3/5", (0, 5, 3)), ("Assistant 1: 0/5", (0,))],
+)
+def test_the_scale_is_that_of_the_card(text, values):
+    assert parse_scores(text, len(values), scale=(0, 5)) == Scores(values)
     assert "denominator other than 4.5" in parse_pair("8/10 6/10", scale=(0, 4.5)).why
 
 
@@ -189,74 +172,27 @@ PIECES = st.sampled_from([
 
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=6).map("".join), st.tuples(PIECES, PIECES).map(" ".join)))
 def test_the_original_parser_is_the_authors_down_to_infinity_and_nan(text):
-    expected, found = original_scores(text), parse_pair_original(text)
-    if isinstance(found, Unparsed):
+    expected, result = original_scores(text), parse_pair_original(text)
+    if isinstance(result, Unparsed):
         assert expected == [-1, -1]
         return
-    assert repr(list(found.values)) == repr(expected)  # NaN is not equal to itself
-    assert {1: 1, 2: -1, "tie": 0}[winner_of(found.values)] == original_label(expected)
+    assert repr(list(result.values)) == repr(expected)  # NaN is not equal to itself
+    assert {1: 1, 2: -1, "tie": 0}[winner_of(result.values)] == original_label(expected)
 
 
-@pytest.mark.parametrize("text", ['"10 1"\n8 6', "`10 1`\n\nScores: 8 6", "```\n10 1\n```\n8 6", "“10 1”\n**8** **6**"])
-def test_a_quoted_line_above_another_score_line_is_not_taken_for_the_score(text):
-    result = parse_pair(text)
-    assert (result.code, "in quotation marks" in result.why) == ("off_grammar", True)
-
-
-def test_another_score_line_below_one_without_quotation_marks_belongs_to_the_reason():
+def test_a_line_without_quotation_marks_or_quoted_alone_or_repeated_is_the_score():
     assert parse_pair("8 6\n5 7") == Scores((8.0, 6.0))
-
-
-def test_a_quoted_line_alone_or_said_twice_is_the_score():
     assert parse_pair('"8 6"\nAnswer 1 says 10 1.') == parse_pair("```\n8 6\n```\n8 6") == Scores((8.0, 6.0))
-
-
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("8 6 5", (8, 6, 5)),
-        ("8, 6, 5\nThe first is best.", (8, 6, 5)),
-        ("8|6|5", (8, 6, 5)),
-        ("\n  8.5  6\t5.\n", (8.5, 6, 5)),
-        ("**8 6 5**", (8, 6, 5)),
-        ("Scores: [8, 6, 5]", (8, 6, 5)),
-        ("8/10 6/10 5/10", (8, 6, 5)),
-        ("Assistant 1: 8, Assistant 2: 6, Assistant 3: 5", (8, 6, 5)),
-        ("Assistant 3: 5\nAssistant 1: 8/10\nAssistant 2: 6", (8, 6, 5)),
-        ('"Assistant 1: 8, Assistant 2: 6, Assistant 3: 5."\nThe first is best.', (8, 6, 5)),
-    ],
-)
-def test_three_scores(text, values):
-    assert parse_scores(text, 3) == Scores(values)
-
-
-def test_a_score_outside_the_scale():
-    assert parse_scores("8 6 11", 3) == Unparsed("out_of_range", "8 6 11", "8 6 11 is outside 1 to 10")
-    assert parse_scores("0", 1).why == "0 is outside 1 to 10"
-    named = "Assistant 1: 8, Assistant 2: 6, Assistant 3: 11"
-    assert parse_scores(named, 3) == Unparsed("out_of_range", named, "8 6 11 is outside 1 to 10")
-
-
-@pytest.mark.parametrize(("text", "values"), [("0 5", (0, 5)), ("0/5 5/5 3/5", (0, 5, 3)), ("Assistant 1: 0/5", (0,))])
-def test_the_scale_is_the_cards_for_any_number_of_answers(text, values):
-    assert parse_scores(text, len(values), scale=(0, 5)) == Scores(values)
-
-
-@pytest.mark.parametrize("text", [" 7", "7\n", "7.", "Rating: [[7]]", "**7**/10", "Score: 7/10"])
-def test_one_score(text):
-    assert parse_scores(text, 1) == Scores((7,))
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.sampled_from([" ", ", ", "; "]))
 def test_what_training_writes_is_read_back(scores, between):
-    found = parse_scores(between.join(map(str, scores)) + "\nbecause", len(scores))
-    assert found == Scores(tuple(scores))
+    result = parse_scores(between.join(map(str, scores)) + "\nbecause", len(scores))
+    assert result == Scores(tuple(scores))
 
 
 WHY = "The first answer is right, since 3 x 5 = 15 and (2, 4) lies on the line.\n\n"
-
 TWO = "two different scores"
-
 NONE = "not state a score for each"
 
 
@@ -301,7 +237,7 @@ def test_one_score_for_both_is_both_scores():
         ("", "off_grammar", NONE),
     ],
 )
-def test_what_could_mean_two_things_or_none_is_not_read(text, code, why):
+def test_replies_with_two_meanings_or_none_are_rejected(text, code, why):
     result = parse_pair_anywhere(text)
     assert (result.code, result.text) == (code, text)
     assert why in result.why
@@ -315,23 +251,22 @@ def reviews(shared_data):
 
 
 def test_real_reviews_that_people_repaired_are_read_as_they_were_repaired(shared_data):
-    rejected = [one for one in reviews(shared_data) if isinstance(parse_pair_original(one["text"]), Unparsed)]
-    read = [(parse_pair_anywhere(one["text"]), one["score"]) for one in rejected]
-    agree = sum(found == Scores(tuple(map(float, score))) for found, score in read)
-    differ = [(found, score) for found, score in read if found != Scores(tuple(map(float, score)))]
+    rejected = [row for row in reviews(shared_data) if isinstance(parse_pair_original(row["text"]), Unparsed)]
+    read = [(parse_pair_anywhere(row["text"]), Scores(tuple(map(float, row["score"])))) for row in rejected]
+    differ = [(result, repaired) for result, repaired in read if result != repaired]
     # both replies end in "Scores:\nAssistant 1: 10\nAssistant 2: 4": the slip is the people's
-    assert differ == [(Scores((10.0, 4.0)), [10, 2])] * 2
-    assert (len(rejected), agree) == (66, 64)
+    assert differ == [(Scores((10.0, 4.0)), Scores((10.0, 2.0)))] * 2
+    assert len(rejected) == 66
 
 
 def test_reasons_of_real_reviews_are_never_read_as_other_scores(shared_data):
     """The reviews that need no repair, without their score line: what is still read must be what it said."""
     read = []
-    for one in reviews(shared_data):
-        line, _, reason = one["text"].partition("\n")
+    for row in reviews(shared_data):
+        line, _, reason = row["text"].partition("\n")
         scores = parse_pair_original(line)
-        if isinstance(scores, Scores) and isinstance(found := parse_pair_anywhere(reason), Scores):
-            read.append(found == scores)
+        if isinstance(scores, Scores) and isinstance(result := parse_pair_anywhere(reason), Scores):
+            read.append(result == scores)
     assert len(read) == 114  # of 1,694: those that state their scores once more
     assert all(read)
 
@@ -345,27 +280,24 @@ def test_long_replies_are_parsed(unit):
 
 
 SMALL = score_lines((1, 2), 1)  # 1 1, 1 2, 2 1, 2 2
-
 GIVEN, SWAPPED = (0, 1), (1, 0)
-
-
-def logs(*probabilities):
-    return [math.log(p) if p else -math.inf for p in probabilities]
 
 
 def masses(lines):
     """Probabilities of all lines and of none of them, summing to 1; at least some on the lines."""
     weights = st.lists(st.floats(0, 1), min_size=len(lines.pairs) + 1, max_size=len(lines.pairs) + 1)
-    return weights.filter(lambda found: sum(found[:-1]) > 0.01).map(lambda found: [one / sum(found) for one in found])
+    some = weights.filter(lambda shares: sum(shares[:-1]) > 0.01)
+    return some.map(lambda shares: [share / sum(shares) for share in shares])
 
 
 def test_lines_are_written_as_training_writes_them():
     lines = score_lines((1, 10), 1)
-    assert len(lines.texts) == 100
-    assert lines.texts[0] == "1 1"
-    assert lines.texts[-1] == "10 10"
+    assert (len(lines.texts), lines.texts[0], lines.texts[-1]) == (100, "1 1", "10 10")
     assert lines.pairs[lines.texts.index("8 6")] == (8, 6)
     assert {"8.5 6", "8 6.5", "10 10"} <= set(score_lines((1, 10), 0.5).texts)
+    assert score_lines((1, 2), 1).texts == ("1 1", "1 2", "2 1", "2 2")
+    assert len(score_lines((1, 100), 1).pairs) == 100**2
+    assert score_lines((0.5, 3.9), 1).values == (1, 2, 3)  # ends that are not multiples of the step are left out
 
 
 @pytest.mark.parametrize(("scale", "step"), [((1, 10), 1), ((1, 10), 0.1), ((0, 5), 0.25), ((-1, 1), 0.5)])
@@ -388,48 +320,39 @@ def test_every_line_reads_as_its_scores(scale, step):
         ((-math.inf, math.inf), 1, "must be a positive number"),
     ],
 )
-def test_an_absurd_grid_is_refused(scale, step, finding):
+def test_an_absurd_grid_is_rejected(scale, step, finding):
     with pytest.raises(ConfigError, match=finding):
         score_lines(scale, step)
 
 
-def test_the_smallest_and_the_largest_grid():
-    assert score_lines((1, 2), 1).texts == ("1 1", "1 2", "2 1", "2 2")
-    assert len(score_lines((1, 100), 1).pairs) == 100**2
-
-
-def test_ends_that_are_no_multiples_of_the_step_are_left_out():
-    assert score_lines((0.5, 3.9), 1).values == (1, 2, 3)
-
-
-def test_by_hand():
+def test_a_distribution_by_hand():
     # 1 2: 0.2, 2 1: 0.4, 2 2: 0.2, 0.2 on something else; over the 0.8 that is assigned:
     # E1 = (0.2 + 0.8 + 0.4) / 0.8 = 1.75, E2 = (0.4 + 0.4 + 0.4) / 0.8 = 1.5, tie 0.25, first 0.5 + 0.125
-    found = pair_distribution(SMALL, logs(0, 0.2, 0.4, 0.2), "top 20")
-    assert found.expected == pytest.approx((1.75, 1.5))
-    assert (found.first_better, found.tie, found.unassigned) == pytest.approx((0.625, 0.25, 0.2))
-    assert [line[:2] for line in found.likeliest] == [(2, 1), (1, 2), (2, 2)]
-    assert found.approximation == "top 20"
+    distribution = pair_distribution(SMALL, logs(0, 0.2, 0.4, 0.2), "top 20")
+    assert distribution.expected == pytest.approx((1.75, 1.5))
+    assert (distribution.first_better, distribution.tie, distribution.unassigned) == pytest.approx((0.625, 0.25, 0.2))
+    assert [line[:2] for line in distribution.likeliest] == [(2, 1), (1, 2), (2, 2)]
+    assert distribution.approximation == "top 20"
 
 
 def test_likely_lines_are_listed_from_one_in_ten_thousand_on_to_six_places():
-    found = pair_distribution(SMALL, [math.log(0.00009), math.log(0.12345678), math.log(0.5), math.log(0.12345678)])
+    distribution = pair_distribution(SMALL, logs(0.00009, 0.12345678, 0.5, 0.12345678))
     # equally likely lines come in order of their scores
-    assert found.likeliest == ((2, 1, 0.5), (1, 2, 0.123457), (2, 2, 0.123457))
-    assert found.approximation == ""
+    assert distribution.likeliest == ((2, 1, 0.5), (1, 2, 0.123457), (2, 2, 0.123457))
+    assert distribution.approximation == ""
 
 
-def test_nothing_assigned_is_no_number():
-    found = pair_distribution(SMALL, logs(0, 0, 0, 0))
-    assert found.unassigned == 1
-    assert all(math.isnan(value) for value in (*found.expected, found.first_better, found.tie))
-    assert antisymmetrised([(GIVEN, found)]) is None
+def test_lines_without_probability_have_no_expected_scores():
+    distribution = pair_distribution(SMALL, logs(0, 0, 0, 0))
+    assert distribution.unassigned == 1
+    assert all(math.isnan(value) for value in (*distribution.expected, distribution.first_better, distribution.tie))
+    assert antisymmetrised([(GIVEN, distribution)]) is None
 
 
 @pytest.mark.parametrize(("assigned", "there"), [(0.5, True), (0.49, False)])
-def test_less_than_half_of_the_mass_is_no_probability(assigned, there):
-    found = pair_distribution(SMALL, logs(0, 0, assigned, 0))
-    assert (antisymmetrised([(GIVEN, found)]) is not None) == there
+def test_less_than_half_of_the_mass_gives_no_probability(assigned, there):
+    distribution = pair_distribution(SMALL, logs(0, 0, assigned, 0))
+    assert (antisymmetrised([(GIVEN, distribution)]) is not None) == there
 
 
 def test_two_orders_are_averaged_in_sample_order():
@@ -441,12 +364,12 @@ def test_two_orders_are_averaged_in_sample_order():
 
 @given(masses(SMALL))
 def test_shares_stay_shares(probabilities):
-    found = pair_distribution(SMALL, logs(*probabilities[:-1]))
-    assert 0 <= found.tie <= 1 + 1e-12
-    assert 0 <= found.first_better <= 1
-    assert found.unassigned == pytest.approx(probabilities[-1], abs=1e-9)
-    assert sum(line[2] for line in found.likeliest) <= 1 - found.unassigned + 1e-5
-    assert all(1 <= score <= 2 + 1e-12 for score in found.expected)
+    distribution = pair_distribution(SMALL, logs(*probabilities[:-1]))
+    assert 0 <= distribution.tie <= 1 + 1e-12
+    assert 0 <= distribution.first_better <= 1
+    assert distribution.unassigned == pytest.approx(probabilities[-1], abs=1e-9)
+    assert sum(line[2] for line in distribution.likeliest) <= 1 - distribution.unassigned + 1e-5
+    assert all(1 <= score <= 2 + 1e-12 for score in distribution.expected)
 
 
 @given(masses(score_lines((1, 3), 0.5)))
@@ -461,8 +384,8 @@ def test_exchanging_the_answers_exchanges_everything(probabilities):
 
 
 @given(masses(SMALL), masses(SMALL))
-def test_the_probability_is_antisymmetric_and_knows_no_order_of_orders(left, right):
-    one, two = (pair_distribution(SMALL, logs(*found[:-1])) for found in (left, right))
+def test_the_probability_is_antisymmetric_and_independent_of_the_order_of_prompts(left, right):
+    one, two = (pair_distribution(SMALL, logs(*shares[:-1])) for shares in (left, right))
     p = antisymmetrised([(GIVEN, one), (SWAPPED, two)])
     assert antisymmetrised([(SWAPPED, two), (GIVEN, one)]) == p
     turned = antisymmetrised([(SWAPPED, one), (GIVEN, two)])
@@ -485,8 +408,6 @@ def test_the_grammar_tries_the_longest_number_first_and_is_always_the_same_text(
 
 @pytest.mark.parametrize(("scale", "step"), [((1, 10), 1), ((0, 5), 0.5), ((-1, 1), 0.5)])
 def test_the_grammar_takes_the_lines_and_nothing_else(scale, step):
-    import re
-
     lines = score_lines(scale, step)
     grammar = re.compile(score_grammar(lines))
     assert all(grammar.fullmatch(text) and grammar.fullmatch(text + "\n") for text in lines.texts)

@@ -14,37 +14,36 @@ from judgelm.parsing.thinking import reply_so_far, separate
         ("<think>\n\n</think>\n\n8 6", None, "8 6"),  # switched off: nothing was thought
         ("So it is.\n</think>\n\n8 6", "So it is.", "8 6"),  # the chat template opened the block
         ("So it is.</think>\n\n8 6", "So it is.", "8 6"),
-        ("8 6\nThe second leaks a `</think>` tag.", None, "8 6\nThe second leaks a `</think>` tag."),
-        ("8 6\nIt begins with <think>, too.", None, "8 6\nIt begins with <think>, too."),
         ("<think>It says </think>, quoted.\nSo 8 6.</think>\n8 6", "It says </think>, quoted.\nSo 8 6.", "8 6"),
         ("<think>It writes </think> 9 2\nas one would.</think>\n3 8", "It writes </think> 9 2\nas one would.", "3 8"),
         ("<think>It writes\n</think>\n9 2\nas one.\n</think>\n3 8", "It writes\n</think>\n9 2\nas one.", "3 8"),
         ("<think>so the first </think> <answer>8 6</answer>", "so the first", "<answer>8 6</answer>"),
-        ("8 6\nThe second ends with </think>\nand so on.", None, "8 6\nThe second ends with </think>\nand so on."),
         ("[THINK]Hm. It has </think>\n9 1.[/THINK]8 6", "Hm. It has </think>\n9 1.", "8 6"),
         ("Hm.\n[/THINK]\n8 6", "Hm.", "8 6"),
-        ("8 6", None, "8 6"),
-        ("", None, ""),
+        *((text, None, text) for text in ("8 6", "", "8 6\nThe second leaks a `</think>` tag.")),
+        *(
+            (text, None, text)
+            for text in ("8 6\nIt begins with <think>, too.", "8 6\nThe second ends with </think>\nSo.")
+        ),
+        # words that name a channel
+        *((text, None, text) for text in ("analysis: 8 6", "Analysis\n8 6", "final 8 6", "finally 8 6")),
+        ("assistantfinal8 6", None, "assistantfinal8 6"),
     ],
 )
 def test_thinking_is_separated(text, thinking, reply):
-    found = separate(text)
-    assert (found.thinking, found.reply, found.closed) == (thinking, reply, True)
-    assert found.block + found.reply == text
+    parts = separate(text)
+    assert (parts.thinking, parts.reply, parts.closed) == (thinking, reply, True)
+    assert parts.block + parts.reply == text
 
 
-def test_thinking_without_an_end_leaves_no_reply():
-    found = separate("<think>\n8 6\nno, wait")
-    assert (found.thinking, found.reply, found.closed) == ("8 6\nno, wait", "", False)
-
-
-def test_where_the_prompt_is_known_a_bare_end_is_no_thinking():
+def test_where_the_prompt_is_known_a_bare_end_is_not_thinking():
     assert separate("So.\n</think>\n8 6", bare=False).block == ""
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        "<think>\n8 6\nno, wait",
         "<think>The first contains the text </think>\n[[1]]\nwhich I must ignore. So far",
         "<think>The first writes: </think>\n[[1]]\nbut",
         "<think>It says `</think>`.\n8 6",
@@ -56,9 +55,10 @@ def test_where_the_prompt_is_known_a_bare_end_is_no_thinking():
         "analysisThe first writes:\n8 6",
     ],
 )
-def test_quoted_ends_are_none(text):
-    found = separate(text)
-    assert (found.block, found.reply, found.closed) == (text, "", False)
+def test_thinking_without_an_end_leaves_no_reply(text):
+    parts = separate(text)
+    assert (parts.block, parts.reply, parts.closed) == (text, "", False)
+    assert separate("<think>\n8 6\nno, wait").thinking == "8 6\nno, wait"
 
 
 HIGH = "<|channel|>analysis<|message|>Maybe 3 9.<|end|><|start|>assistant<|channel|>final<|message|>"
@@ -82,21 +82,16 @@ HIGH = "<|channel|>analysis<|message|>Maybe 3 9.<|end|><|start|>assistant<|chann
     ],
 )
 def test_channels_are_read_with_their_special_tokens_and_without(block, thinking):
-    found = separate(f"{block}8 6\nThe first.")
-    assert (found.block, found.thinking, found.reply, found.closed) == (block, thinking, "8 6\nThe first.", True)
+    parts = separate(f"{block}8 6\nThe first.")
+    assert (parts.block, parts.thinking, parts.reply, parts.closed) == (block, thinking, "8 6\nThe first.", True)
     assert separate(f"{HIGH}8 6<|return|>").reply == "8 6"
-
-
-@pytest.mark.parametrize("text", ["analysis: 8 6", "Analysis\n8 6", "final 8 6", "finally 8 6", "assistantfinal8 6"])
-def test_words_that_name_a_channel_are_no_channel(text):
-    assert separate(text) == ("", None, text, True)
 
 
 def test_many_closing_tags_cost_little():
     assert separate("<think>" + "a </think> " * 20_000).closed is False
 
 
-def test_what_is_shown_of_a_reply_under_way_is_no_thinking():
+def test_a_partial_reply_never_shows_thinking():
     for block in ("<think>\nHm.\n</think>\n\n", "[THINK]Hm.[/THINK]", HIGH, "analysisHm.assistantfinal"):
         whole = f"{block}8 6"
         shown = [reply_so_far(whole[:end]) for end in range(len(whole) + 1)]

@@ -12,10 +12,11 @@ from judgelm.parsing.verdicts import parse_level, read_label, read_label_origina
 from judgelm.records import Scores, Unparsed
 
 LABELS = {"correct": "Correct", "incorrect": "Incorrect"}
-
-read_prometheus_score = released_judge("prometheus-2").tasks["single"].reply
-
 PLACES = {"1": "1", "2": "2"}
+LEVELS = ("poor", "good")
+LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2"})
+GRADE = MarkedReply(before="<score>", after="</score>", scale=(1, 5))
+read_prometheus_score = released_judge("prometheus-2").tasks["single"].reply
 
 
 @pytest.mark.parametrize(
@@ -28,12 +29,21 @@ PLACES = {"1": "1", "2": "2"}
         ("It differs.\n[Incorrect]", "incorrect", "Incorrect"),
         ("It differs.\nSo [Incorrect] it is, not [quite right].", "incorrect", "Incorrect"),
         ("It differs.\n**Final verdict: Incorrect.**", "incorrect", "Incorrect"),
+        # a verdict stated as final counts
+        ("It is nearly [[Correct]].\nBut 40 is not 41.\nFinal verdict: Incorrect", "incorrect", "Incorrect"),
+        ("[[Correct]]\n\n**Final Verdict:** Incorrect. The sum is 41.", "incorrect", "Incorrect"),
+        ("[[Correct]]\n### Final judgment\n[[Incorrect]]", "incorrect", "Incorrect"),
+        ("[[Correct]]\n### Final judgment\nIncorrect", "incorrect", "Incorrect"),
+        ("[[Correct]] at first.\nSo my final decision is [[Incorrect]], since 41 is odd.", "incorrect", "Incorrect"),
+        ("Final verdict: [[Incorrect]]\nHad it said 41, I would have written [[Correct]].", "incorrect", "Incorrect"),
+        ("Final verdict: Incorrect (the sum is 41)", "incorrect", "Incorrect"),
+        ("最终：[[Correct]]\nFinal verdict： Incorrect", "incorrect", "Incorrect"),
     ],
 )
 def test_a_verdict_is_read(text, label, written):
-    found = read_verdict(text, LABELS)
-    assert (found.label, found.written) == (label, written)
-    assert text[found.position :].startswith(written)
+    verdict = read_verdict(text, LABELS)
+    assert (verdict.label, verdict.written) == (label, written)
+    assert text[verdict.position :].startswith(written)
 
 
 @pytest.mark.parametrize(
@@ -49,51 +59,7 @@ def test_a_verdict_is_read(text, label, written):
         ("[[Correct]]\nor rather [[Partially correct]]", "the verdict 'partially correct' is not one of"),
         # the prompt's own words, said again
         ('"[[Correct]]" if it is and "[[Incorrect]]" if it is not', "line contains correct and incorrect"),
-    ],
-)
-def test_no_verdict_is_off_grammar_with_its_reason(text, why):
-    result = read_verdict(text, LABELS)
-    assert (result.code, result.text) == ("off_grammar", text)
-    assert why in result.why
-
-
-def test_where_only_double_brackets_count_a_bare_word_is_none():
-    found = read_verdict("Correct", LABELS, brackets_only=True)
-    assert found == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
-    assert read_verdict(" \n", LABELS, brackets_only=True).why == "the reply is empty"
-    assert isinstance(read_verdict("Final verdict: 2", PLACES, brackets_only=True), Unparsed)
-    assert read_verdict("[[1]], perhaps.\nFinal verdict: 2", PLACES, brackets_only=True).label == "2"
-
-
-@pytest.mark.parametrize("text", ["[[1]]", "[[Response 1]]", "[[ Answer 1 ]]", "Response 1", "So the answer is 1"])
-def test_a_verdict_may_name_what_it_numbers(text):
-    found = read_verdict(text, {"1": "1", "2": "2"})
-    assert found.label == "1"
-    assert text[found.position] == "1"
-
-
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("It is nearly [[Correct]].\nBut 40 is not 41.\nFinal verdict: Incorrect", "incorrect"),
-        ("[[Correct]]\n\n**Final Verdict:** Incorrect. The sum is 41.", "incorrect"),
-        ("[[Correct]]\n### Final judgment\n[[Incorrect]]", "incorrect"),
-        ("[[Correct]]\n### Final judgment\nIncorrect", "incorrect"),
-        ("[[Correct]] at first.\nSo my final decision is [[Incorrect]], since 41 is odd.", "incorrect"),
-        ("Final verdict: [[Incorrect]]\nHad it said 41, I would have written [[Correct]].", "incorrect"),
-        ("Final verdict: Incorrect (the sum is 41)", "incorrect"),
-        ("最终：[[Correct]]\nFinal verdict： Incorrect", "incorrect"),
-    ],
-)
-def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
-    found = read_verdict(text, LABELS)
-    assert found.label == label
-    assert text[found.position :].lower().startswith(label)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
+        # verdicts that differ, or that are not meant
         ("At first [[Correct]], I thought.\nThen: [[Incorrect]]", "correct on line 1 and incorrect on line 2"),
         ("The sum is off.\n[[Incorrect]]\nNote: with 41 it would be [[Correct]].", "line 2 and correct on line 3"),
         ("[[Correct]]\nno, I was wrong.\nIncorrect", "correct on line 1 and incorrect on line 3"),
@@ -111,15 +77,24 @@ def test_a_verdict_stated_as_final_counts_whatever_comes_first(text, label):
         ("[[Correct]]\n\nWait, let me add again.", "the verdict on line 1 is negated, conditional, or retracted"),
     ],
 )
-def test_verdicts_that_differ_or_are_not_meant_are_none(text, why):
-    found = read_verdict(text, LABELS)
-    assert (found.code, found.text) == ("off_grammar", text)
-    assert why in found.why
+def test_a_reply_without_a_clear_verdict_is_off_grammar_with_the_reason(text, why):
+    result = read_verdict(text, LABELS)
+    assert (result.code, result.text) == ("off_grammar", text)
+    assert why in result.why
+
+
+def test_a_bare_word_does_not_count_if_double_brackets_are_required():
+    verdict = read_verdict("Correct", LABELS, brackets_only=True)
+    assert verdict == Unparsed("off_grammar", "Correct", "no verdict in double brackets")
+    assert read_verdict(" \n", LABELS, brackets_only=True).why == "the reply is empty"
+    assert isinstance(read_verdict("Final verdict: 2", PLACES, brackets_only=True), Unparsed)
+    assert read_verdict("[[1]], perhaps.\nFinal verdict: 2", PLACES, brackets_only=True).label == "2"
 
 
 @pytest.mark.parametrize(
     ("text", "label"),
     [
+        *((text, "1") for text in ("[[1]]", "[[Response 1]]", "[[ Answer 1 ]]", "Response 1", "So the answer is 1")),
         ("**Response 1**\nIt is right.\n\n**Response 2**\nIt is wrong.\n\n[[1]]", "1"),
         ("Response 1 had the right idea, so if I must choose: [[1]]", "1"),
         ("Response 2 would have been better with a source, so I would choose [[1]]", "1"),
@@ -129,28 +104,17 @@ def test_verdicts_that_differ_or_are_not_meant_are_none(text, why):
         ("[[1]]\nHowever, both could be shorter.", "1"),
     ],
 )
-def test_what_only_looks_like_another_verdict_does_not_count(text, label):
-    assert read_verdict(text, PLACES).label == label
-
-
-def test_an_unreal_condition_in_the_explanation_does_not_touch_the_answer():
-    assert parse_level("Explanation: if it had a source it would be better, Answer: good", LEVELS) == "good"
-    assert read_prometheus_score("if it had a source it would be better [RESULT] 3") == Scores((3.0,))
-
-
-LEVELS = ("poor", "good")
-
-LETTERS = MarkedReply(before="[[", after="]]", labels={"A": "1", "B": "2"})
-
-GRADE = MarkedReply(before="<score>", after="</score>", scale=(1, 5))
+def test_a_verdict_may_have_a_noun_and_other_numbers_are_not_verdicts(text, label):
+    verdict = read_verdict(text, PLACES)
+    assert (verdict.label, text[verdict.position]) == (label, label)
 
 
 @pytest.mark.parametrize(
     ("read", "first", "second", "expected"),
     [
         (lambda text: parse_level(text, LEVELS), "Answer: good", "answer: poor", "poor"),
-        (lambda text: read_label(text), "<ans>CORRECT</ans>", "verdict: <ans>INCORRECT</ans>", "incorrect"),
-        (lambda text: read_label(text), "<ans>CORRECT</ans>", "verdict: INCORRECT", "incorrect"),
+        (read_label, "<ans>CORRECT</ans>", "verdict: <ans>INCORRECT</ans>", "incorrect"),
+        (read_label, "<ans>CORRECT</ans>", "verdict: INCORRECT", "incorrect"),
         (LETTERS, "[[A]]", "verdict: [[B]]", "2"),
         (LETTERS, "[[A]]", "verdict: B", "2"),
         (GRADE, "<score>4</score>", "score: <score>2</score>", (2.0,)),
@@ -170,8 +134,8 @@ def test_every_grammar_reads_several_verdicts_alike(read, first, second, expecte
 )
 @pytest.mark.timeout(20)
 def test_long_replies_cost_little(text):
-    found = read_verdict(text, LABELS)
-    assert isinstance(found, Unparsed) or found.label == "correct"
+    verdict = read_verdict(text, LABELS)
+    assert isinstance(verdict, Unparsed) or verdict.label == "correct"
 
 
 CORRECTNESS = ("correct", "partially correct", "incorrect")
@@ -195,6 +159,12 @@ def test_the_level_is_read(text, level):
     assert parse_level(text, CORRECTNESS) == level
 
 
+def test_a_level_is_read_despite_markup_in_its_name_or_a_condition_in_the_explanation():
+    assert parse_level("Answer: fully correct", ("**fully** correct", "wrong")) == "**fully** correct"
+    assert parse_level("Explanation: if it had a source it would be better, Answer: good", LEVELS) == "good"
+    assert read_prometheus_score("if it had a source it would be better [RESULT] 3") == Scores((3.0,))
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -210,34 +180,27 @@ def test_the_level_is_read(text, level):
         ("My myanswer: correct", "the reply has no `Answer:`"),
     ],
 )
-def test_what_is_no_level_is_a_failure_with_its_reason(text, why):
+def test_an_invalid_level_is_a_failure_with_the_reason(text, why):
     result = parse_level(text, CORRECTNESS)
     assert (result.code, result.text) == ("off_grammar", text)
     assert why in result.why
 
 
-def test_markup_in_a_levels_own_name_does_not_count():
-    assert parse_level("Answer: fully correct", ("**fully** correct", "wrong")) == "**fully** correct"
-
-
 @pytest.mark.parametrize("name", PLAY_FAVORITES)
-def test_every_level_of_the_paper_is_told_from_the_others(name):
+def test_every_level_of_the_paper_is_distinct(name):
     levels = list(PLAY_FAVORITES[name].levels)
-    assert [parse_level(f"Explanation: {levels}, Answer: {one.upper()}.", levels) for one in levels] == levels
+    assert [parse_level(f"Explanation: {levels}, Answer: {level.upper()}.", levels) for level in levels] == levels
 
 
 EXPECTED = Path(__file__).parents[2].parent / "shared" / "data" / "expected" / "qa_metrics.json"
 
 UNTAGGED = "no <ans> tags"
 
-absent = pytest.mark.skipif(not EXPECTED.exists(), reason=f"{EXPECTED} is absent")
-
 
 def replies():
     return json.loads(EXPECTED.read_text(encoding="utf-8"))["answer_parsing"] if EXPECTED.exists() else []
 
 
-@absent
 @pytest.mark.parametrize("reply", replies(), ids=lambda reply: repr(reply["text"][:24]))
 def test_the_original_codes_readings_are_met_exactly(reply):
     text = reply["text"]
@@ -263,9 +226,14 @@ def test_the_original_codes_readings_are_met_exactly(reply):
     ],
 )
 def test_a_label_is_read_however_it_is_dressed(text, label):
-    found = read_label(text)
-    assert found.label == label
-    assert text[found.position :].startswith(found.written)
+    verdict = read_label(text)
+    assert verdict.label == label
+    assert text[verdict.position :].startswith(verdict.written)
+
+
+def test_the_label_is_in_the_last_tags_that_contain_one():
+    text = "INCORRECT? No: <ans>correct</ans>, so <ans> **CORRECT** </ans>"
+    assert read_label(text) == ("correct", text.rindex("CORRECT"), "CORRECT")
 
 
 @pytest.mark.parametrize(
@@ -284,11 +252,6 @@ def test_what_is_neither_word_or_both_is_a_failure(text, why):
     result = read_label(text)
     assert (result.code, result.text) == ("off_grammar", text)
     assert why in result.why
-
-
-def test_the_label_stands_in_the_last_tags_that_hold_it():
-    text = "INCORRECT? No: <ans>correct</ans>, so <ans> **CORRECT** </ans>"
-    assert read_label(text) == ("correct", text.rindex("CORRECT"), "CORRECT")
 
 
 def test_the_original_rule_says_what_it_takes_for_incorrect():

@@ -52,9 +52,8 @@ def test_a_trajectory_is_shown_as_numbered_steps_between_task_and_statement():
 
 def test_a_reference_is_shown_as_steps_where_it_is_a_trajectory():
     wanted = json.dumps(calls(("find_order", {"id": 7})))
-    assert 'does the task correctly:\n[Step 1: call]\nfind_order({"id": 7})\n\n[Traj' in text_of(
-        prompt_of(text(), reference=wanted)
-    )
+    shown = text_of(prompt_of(text(), reference=wanted))
+    assert 'does the task correctly:\n[Step 1: call]\nfind_order({"id": 7})\n\n[Traj' in shown
     for plain in ("Tell the status.", "[shipped]"):  # neither is a list of messages
         assert f"correctly:\n{plain}\n\n" in text_of(prompt_of(text(), reference=plain))
 
@@ -99,14 +98,13 @@ def test_other_forms_of_messages_show_the_same(messages):
 
 def test_a_result_is_of_the_last_call_with_its_id():
     repeated = json.dumps([*chat()[:4], *chat()[2:4]])
-    shown = text_of(prompt_of(repeated))
-    assert "[Step 5: result of step 4]" in shown
-    assert "[Step 8: result of step 7]" in shown
+    for result in ("[Step 5: result of step 4]", "[Step 8: result of step 7]"):
+        assert result in text_of(prompt_of(repeated))
     unknown = json.dumps([*chat()[:2], {"role": "tool", "tool_call_id": "c9", "content": "a"}])
     assert "[Step 3: result]\na" in text_of(prompt_of(unknown))
 
 
-def test_a_tools_error_stands_in_its_result():
+def test_the_error_of_a_tool_is_in_its_result():
     [step] = read_steps([{"role": "tool", "content": "too slow", "error": {"type": "timeout", "message": "too slow"}}])
     assert step.text == "Error (timeout): too slow"
     [step] = read_steps([{"role": "tool", "content": "half", "error": {"type": "limit", "message": "cut"}}])
@@ -116,8 +114,8 @@ def test_a_tools_error_stands_in_its_result():
 @pytest.mark.parametrize(
     ("messages", "finding"),
     [
-        ([], r"expected a list of chat messages, got \[\]"),
-        ({"messages": []}, "expected a list of chat messages"),
+        ([], r"expected a non-empty list .*, got \[\]"),
+        ({"messages": []}, "expected a non-empty list"),
         (["hi"], r'messages\[0\]: expected an object with role and content, got "hi"'),
         ([{"role": "critic", "content": "a"}], r'messages\[0\].role: expected .*, got "critic"'),
         ([{"role": ["user"], "content": "a"}], r"messages\[0\].role: expected"),
@@ -136,14 +134,14 @@ def test_a_tools_error_stands_in_its_result():
         ([{"type": "reasoning"}], "neither text nor tool calls"),
     ],
 )
-def test_messages_that_cannot_be_shown_are_refused(messages, finding):
+def test_invalid_messages_are_rejected(messages, finding):
     with pytest.raises(InputError, match=finding):
         read_steps(messages)
 
 
-def test_an_answer_that_is_no_trajectory_is_refused():
+def test_an_answer_that_is_not_a_trajectory_is_rejected():
     for answer in ("Order 7 was shipped.", "{", "7"):
-        with pytest.raises(InputError, match=r"expected a (trajectory|list of chat messages)"):
+        with pytest.raises(InputError, match=r"expected a (trajectory|non-empty list)"):
             read_trajectory(answer)
 
 
@@ -155,10 +153,8 @@ def test_an_answer_that_is_no_trajectory_is_refused():
 def test_no_text_of_a_tool_opens_or_closes_a_block(forged):
     honest = text_of(prompt_of(text()))
     for messages in (text(result=forged), text(name=forged), text(last=forged), text(arguments=forged)):
-        prompt = prompt_of(messages)
-        assert prompt.sanitized == 1
-        shown = text_of(prompt)
-        assert shown.count(forged) == honest.count(forged)
+        shown = text_of(prompt_of(messages))
+        assert (prompt_of(messages).sanitized, shown.count(forged)) == (1, honest.count(forged))
         assert (shown.count("[Step "), shown.count("[End of trajectory]")) == (6, 1)
 
 
@@ -169,12 +165,12 @@ def tokenizer(tiny_model):
     return chat_model
 
 
-def long_trajectory(results=(" fox" * 100, " dog" * 100, " cat" * 100), said=" red" * 60):
+def long_trajectory(results=(" fox" * 100, " dog" * 100, " cat" * 100), comment=" red" * 60):
     """One text and call for each result; steps are user 1, then assistant, call and result: 2 to 4, 5 to 7, 8 to 10."""
     messages = [{"role": "user", "content": "Find it."}]
     for number, result in enumerate(results):
         call = {"id": str(number), "name": f"look_{number}", "args": {"where": " big" * 40}}
-        messages.append({"role": "assistant", "content": said, "tool_calls": [call]})
+        messages.append({"role": "assistant", "content": comment, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": str(number), "content": result})
     return json.dumps([*messages, {"role": "assistant", "content": "Found."}])
 
@@ -214,7 +210,6 @@ def test_trajectories_that_differ_only_in_what_is_left_out_are_not_compared(toke
     other = long_trajectory(results=(" owl" * 100, " dog" * 100, " cat" * 100))
     _, whole = truncated(tokenizer, 10_000, long_trajectory(), other, template=LETTERS)
     _, shown = truncated(tokenizer, len(whole.ids) - 150, long_trajectory(), other, template=LETTERS)
-    assert isinstance(shown, Unparsed)
     assert (shown.code, "answers 1 and 2" in shown.why) == ("equal_after_cut", True)
 
 
@@ -244,13 +239,13 @@ def test_matches_by_hand():
 def test_a_strict_match_needs_the_same_messages_but_not_the_same_texts():
     steps = read_steps(chat())
     assert match_trajectory(steps, read_steps(chat(result="other", last="other"))).strict
-    assert not match_trajectory(steps, read_steps(chat()[:-1])).strict
-    assert match_trajectory(steps, read_steps(chat()[:-1])).ordered
+    shorter = match_trajectory(steps, read_steps(chat()[:-1]))
+    assert (shorter.strict, shorter.ordered) == (False, True)
 
 
 def test_shares_of_no_calls_are_none():
-    none = read_steps([{"role": "user", "content": "a"}])
-    match = match_trajectory(none, none)
+    silent = read_steps([{"role": "user", "content": "a"}])
+    match = match_trajectory(silent, silent)
     assert (match.recall, match.precision, match.ordered) == (None, None, True)
     broken = read_steps([{"role": "assistant", "tool_calls": [{"name": "a", "arguments": "{"}]}])
-    assert match_trajectory(broken, broken).recall == 1.0  # arguments that are no JSON are compared as text
+    assert match_trajectory(broken, broken).recall == 1.0  # arguments that are not JSON are compared as text

@@ -25,6 +25,12 @@ def reply(text, *, finish="stop", lines=None, shares=None, **fields):
     return Completion(key="", texts=(text,), finish_reasons=(finish,), candidate_logprobs=logprobs, **fields)
 
 
+def yes(probability, *, unassigned=0.0, **fields):
+    """A reply to a question of yes or no with this P(yes); each word has six spellings."""
+    mass = 1 - unassigned
+    return reply("Yes", shares=[probability * mass, *[0] * 5, (1 - probability) * mass, *[0] * 5], **fields)
+
+
 def broken(reason="error", error="out of order"):
     return Completion(key="", texts=(), finish_reasons=(reason,), error=error)
 
