@@ -11,12 +11,7 @@ from judgelm.judge import Judge
 from judgelm.modes import Pairwise, Reasoned
 from judgelm.modes.checklist import Criterion
 from judgelm.records import Sample
-from judgelm.rewards.scoring import (
-    AnswerRewards,
-    JudgeQueue,
-    MethodOptions,
-    RewardedAnswer,
-)
+from judgelm.rewards.scoring import AnswerRewards, JudgeQueue, MethodOptions, RewardedAnswer
 from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality, word_opinion
 
 

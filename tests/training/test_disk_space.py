@@ -12,10 +12,7 @@ from judgelm.errors import ConfigError, RunError
 from judgelm.training.checkpoints import checkpoints_in
 from judgelm.training.disk_space import check_disk_space, checkpoint_bytes, disk_full_as_error, max_checkpoints
 from judgelm.training.finished_judge import save_judge
-from tests.support.recipe_runs import (
-    LORA,
-    prepare,
-)
+from tests.support.recipe_runs import LORA, prepare
 
 
 def bytes_of(folder):

@@ -14,14 +14,7 @@ import transformers
 from judgelm.errors import RunError
 from judgelm.training.checkpoints import checkpoints_in, flaw_of
 from judgelm.training.interruption import PreemptionCallback, out_of_memory_as_error
-from tests.support.recipe_runs import (
-    TWO,
-    configure,
-    finish,
-    losses_of,
-    read_to_step,
-    start,
-)
+from tests.support.recipe_runs import TWO, configure, finish, losses_of, read_to_step, start
 
 
 def test_lack_of_memory_is_one_sentence_with_the_ways_out(tmp_path):

@@ -9,14 +9,7 @@ import yaml
 from transformers import LlamaConfig
 
 from judgelm.errors import ConfigError, InputError, ModelError
-from judgelm.training.memory import (
-    RESERVE_BYTES,
-    ModelSizes,
-    TrainingSetup,
-    memory_of,
-    read_setup,
-    sizes_of,
-)
+from judgelm.training.memory import RESERVE_BYTES, ModelSizes, TrainingSetup, memory_of, read_setup, sizes_of
 from tests.support.in_process import exit_code
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +33,7 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shape", "parameters"),
-    [("llama-7b", 6_738_415_616), ("llama-13b", 13_015_864_320), ("llama-33b", 32_528_943_616)],
+    ("shape", "parameters"), [("llama-7b", 6_738_415_616), ("llama-13b", 13_015_864_320), ("llama-33b", 32_528_943_616)]
 )
 def test_the_parameters_by_formula_are_those_of_the_meta_model(shape, parameters):
     assert sizes_of({}, shape).total == parameters

@@ -16,12 +16,7 @@ from judgelm.training.arguments import JudgeArguments
 from judgelm.training.finished_judge import save_judge
 from judgelm.training.rows.builder import RowCounts
 from judgelm.training.sft import JudgeSFTConfig
-from judgelm.training.validation import (
-    ValidationPairs,
-    draw_pairs,
-    load_validation,
-    validation_metrics,
-)
+from judgelm.training.validation import ValidationPairs, draw_pairs, load_validation, validation_metrics
 from tests.support.recipe_runs import LORA, TWO, configure, finish, prepare, run_here, start, write_rows
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
