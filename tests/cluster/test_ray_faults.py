@@ -1,5 +1,6 @@
 """`judgelm-batch` on Ray: judgments like those of one process, and everything in it killed in turn."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -28,11 +29,6 @@ def on_workers(pairs, out, judge, *more, address="local"):
     return command(pairs, out, judge, "--ray", address, "--workers", "2", "--worker-cores", "1", *more)
 
 
-def slow(pairs, out, judge, **where):
-    """One pair at a time, so that there is time to kill something."""
-    return on_workers(pairs, out, judge, "--max-num-seqs", "1", **where)
-
-
 @pytest.fixture(scope="module")
 def expected(pairs, tiny_judge, tmp_path_factory):
     """What one process says."""
@@ -47,21 +43,13 @@ def judgments(out):
     return {name: {key: value for key, value in row.items() if key != "provenance"} for name, row in rows}
 
 
-def start(arguments, log):
-    with log.open("w") as file:  # a pipe would stay open in what is left behind
-        return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=file)
-
-
 def workers():
     """Ids of the processes in which a worker runs; Ray names them so."""
-    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if b"ray::Worker" in _bytes(path)]
-
-
-def _bytes(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            pids += [int(path.parent.name)] if b"ray::Worker" in path.read_bytes() else []
+    return pids
 
 
 @pytest.fixture
@@ -71,7 +59,10 @@ def run(pairs, tiny_judge, tmp_path):
     started = []
 
     def begin(**where):
-        process = start(slow(pairs, out, tiny_judge, **where), log)
+        # one pair at a time, so that there is time to kill something
+        arguments = on_workers(pairs, out, tiny_judge, "--max-num-seqs", "1", **where)
+        with log.open("w") as file:  # a pipe would stay open in what is left behind
+            process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=file)
         started.append(process)
         wait_for_judgments(out, process, log.read_text, 40)
         return process, out, log

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.grpo import Attempt, both_orders_right
-from tests.rewards.test_scoring import CHANCES, of_quality
+from tests.support.known_judge import CHANCES, of_quality
 from tests.support import recipe_runs
 from tests.support.recipe_runs import LORA, ROOT, TWO, finish, losses_of
 from tests.support.vicuna_folders import pickle_weights
