@@ -24,6 +24,7 @@ SETTINGS = {
 
 TWO = ("torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 """A launcher of two processes."""
+ON_CPU = ("accelerate.commands.launch", "--config_file", str(ROOT / "configs/accelerate/cpu.yaml"))
 LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"]}
 
 
@@ -91,6 +92,12 @@ def run_here(config, *flags, recipe="sft"):
     return None
 
 
+def train(folder, *flags, recipe="sft", **options):
+    """Run the recipe in this process with these options; the output folder."""
+    assert run_here(configure(folder, **options), *flags, recipe=recipe) is None
+    return folder / "out"
+
+
 def merge_here(adapter, out, *flags):
     """Run `train/merge_lora.py` in this process."""
     with pytest.MonkeyPatch.context() as patch:
@@ -126,6 +133,11 @@ def read_to_step(process, step):
         assert lines[-1], "it ended too early: " + "".join(lines)[-3000:]
 
 
+def history(checkpoint, name="loss"):
+    """What was logged together with this number, up to a checkpoint."""
+    entries = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
+    return [entry for entry in entries if name in entry]
+
+
 def losses_of(checkpoint, name="loss"):
-    history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
-    return {entry["step"]: entry[name] for entry in history if name in entry}
+    return {entry["step"]: entry[name] for entry in history(checkpoint, name)}

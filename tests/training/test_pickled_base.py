@@ -1,6 +1,5 @@
 """The recipes on a base as Vicuna is published: pickled shards, `tokenizer.model` alone, old configs."""
 
-import json
 import math
 import shutil
 import sys
@@ -14,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from trl import ModelConfig
 
 from judgelm.judge import Judge
+from judgelm.prompts.judge_card import find_card
 from judgelm.training.dpo import DPOArguments, JudgeDPOConfig
 from judgelm.training.run import parse_arguments
 from tests.support import recipe_runs
@@ -30,8 +30,7 @@ def labelled_rows(*, preferences=False):
         line, _, reason = reply_of(sample).partition("\n")
         labels = {"scores": [int(score) for score in line.split()], "reason": reason}
         judgments = {"chosen": f"{line}\n{reason}", "rejected": f"5 4\n{reason}"}
-        row = {"question": sample.question, "answer_1": sample.answers[0], "answer_2": sample.answers[1]}
-        yield row | (judgments if preferences else labels)
+        yield {"question": sample.question, "answers": sample.answers} | (judgments if preferences else labels)
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +44,17 @@ def flags(base, rows, out):
 
 @pytest.fixture(scope="module")
 def trained(vicuna, rows, tmp_path_factory):
-    """The 7B recipe's judge, nothing overridden but base, data, output and what a CPU needs."""
+    """The 7B recipe's judge with only the base, the data, the output and what a CPU needs overridden."""
     out = tmp_path_factory.mktemp("runs") / "judge"
     assert recipe_runs.run_here(CONFIGS / "judgelm_7b.yaml", *flags(vicuna, rows, out)) is None
     return out
 
 
 def test_the_7b_recipe_trains_its_global_batch_on_one_process(trained):
-    card = json.loads((trained / "judge.json").read_text())
+    card = find_card(str(trained))
     # 40 rows x 3 epochs are less than one step of 128
-    assert (card["training"]["global_batch"], card["training"]["steps"], card["window"]) == (128, 1, 2048)
-    assert card["template"] == "judgelm-v1"
+    assert (card.training["global_batch"], card.training["steps"], card.window) == (128, 1, 2048)
+    assert card.template == "judgelm-v1"
 
 
 def test_the_trained_judge_has_the_bases_token_ids_and_judges(trained, vicuna):
@@ -96,8 +95,7 @@ def test_preference_tuning_begins_from_a_pickled_judge(trained, tmp_path, monkey
     del recipe["judgments"]  # rows bring their own
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(recipe | {"global_batch": 8, "max_steps": 1, "logging_steps": 1}))
-    arguments = ["train/dpo.py", "--config", str(config), *flags(judge, rows, tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", arguments)
+    monkeypatch.setattr(sys, "argv", ["dpo.py", "--config", str(config), *flags(judge, rows, tmp_path / "out")])
     trainer = recipe_runs.build("dpo", *parse_arguments(DPOArguments, JudgeDPOConfig, ModelConfig))
     trainer.train()
     # judge and reference are one at the first step: the loss is ln 2
@@ -108,10 +106,9 @@ def test_a_harmful_base_is_refused_before_rows_are_made(vicuna, rows, tmp_path):
     base = Path(shutil.copytree(vicuna, tmp_path / "base"))
     [shard, _] = sorted(base.glob("pytorch_model-*.bin"))
     torch.save(torch.load(shard, weights_only=True) | {"extra": Executed(tmp_path / "executed")}, shard)
-    said = recipe_runs.run_here(CONFIGS / "judgelm_7b.yaml", *flags(base, rows, tmp_path / "out"))
-    assert f"{shard}: reading this pickle would call" in said
-    assert not (tmp_path / "executed").exists()
-    assert not (tmp_path / "out").exists()
+    error = recipe_runs.run_here(CONFIGS / "judgelm_7b.yaml", *flags(base, rows, tmp_path / "out"))
+    assert f"{shard}: reading this pickle would call" in error
+    assert not any((tmp_path / name).exists() for name in ("executed", "out"))
 
 
 def test_unsafe_loading_cannot_be_asked_for(vicuna, rows, tmp_path):

@@ -1,20 +1,25 @@
-"""A run that was killed, preempted or out of disk goes on with the losses of one that was never stopped."""
+"""A run that was killed, preempted or out of disk or memory resumes with the losses of an uninterrupted one."""
 
 import json
+import multiprocessing
 import os
 import random
 import re
 import resource
 import signal
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+import transformers
 from safetensors.torch import load_file
 
+from judgelm.errors import RunError
 from judgelm.training.checkpoints import STATE_NAME, checkpoints_in, flaw_of
-from tests.support.recipe_runs import ROOT, configure, losses_of, read_to_step, run_here, start
-
-LAUNCHER = ("accelerate.commands.launch", "--config_file", str(ROOT / "configs/accelerate/cpu.yaml"))
+from judgelm.training.interruption import PreemptionCallback, out_of_memory_as_error
+from tests.support.recipe_runs import ON_CPU, TWO, configure, finish, losses_of, read_to_step, run_here, start, train
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +31,7 @@ def settings(tiny_model, train_file):
 
 @pytest.fixture(scope="module")
 def uninterrupted(settings, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("uninterrupted")
-    assert run_here(configure(folder, **settings)) is None
-    return folder / "out"
+    return train(tmp_path_factory.mktemp("uninterrupted"), **settings)
 
 
 def assert_same(out, reference):
@@ -47,7 +50,7 @@ def assert_same(out, reference):
 def test_a_run_killed_at_any_step_goes_on_from_its_last_whole_checkpoint(settings, uninterrupted, tmp_path, capfd):
     config = configure(tmp_path, **settings)
     step = random.randint(4, 12)
-    killed = start(config, launcher=LAUNCHER)
+    killed = start(config, launcher=ON_CPU)
     read_to_step(killed, step)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
@@ -73,13 +76,10 @@ def test_a_run_out_of_memory_says_what_needs_less_and_goes_on(settings, uninterr
     assert running.returncode == 1, said[-3000:]
     last = next(one for one in checkpoints_in(tmp_path / "out") if not flaw_of(one))
     error = said[said.index("error: ") :]
-    assert re.search(
-        r"out of memory in step \d+ of 18 \(.*(allocate|MemoryError).*\); .* \(now 4\) .* \(now 2\)", error
-    )
+    assert re.search(r"in step \d+ of 18 \(.*(allocate|MemoryError).*\); .* \(now 4\) .* \(now 2\)", error)
     assert f"the run then resumes from {last}" in error
 
-    less = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}
-    assert run_here(configure(tmp_path, **settings, **less)) is None
+    train(tmp_path, **settings, **HALF, gradient_accumulation_steps=4)
     assert f"resuming from {last}" in capfd.readouterr().out
     losses, expected = losses_of(tmp_path / "out/checkpoint-18"), losses_of(uninterrupted / "checkpoint-18")
     assert losses == pytest.approx(expected, rel=1e-2)  # dropout falls otherwise on fewer rows at once
@@ -121,21 +121,16 @@ def test_a_run_that_lacks_only_its_judge_trains_no_step_more(settings, uninterru
     assert "'loss': '" not in capfd.readouterr().out
     after = load_file(uninterrupted / "model.safetensors")
     assert all(after[name].equal(weight) for name, weight in before.items())
-    found = json.loads((uninterrupted / "judge.json").read_text())
-    assert found == card
+    assert json.loads((uninterrupted / "judge.json").read_text()) == card
 
 
 def test_a_finished_judge_is_trained_over_only_when_told_and_then_anew(settings, uninterrupted, tmp_path):
     config = configure(tmp_path, **settings, max_steps=1, output_dir=str(uninterrupted))
-    assert run_here(config).startswith(
-        f"error: {uninterrupted}: contains a finished judge (judge.json); choose another"
-    )
+    assert run_here(config).startswith(f"error: {uninterrupted}: contains a finished judge (judge.json)")
     assert [one.name for one in checkpoints_in(uninterrupted)] == ["checkpoint-18", "checkpoint-15"]
-    config = configure(tmp_path, **settings, max_steps=3)
-    assert run_here(config) is None
-    first = losses_of(tmp_path / "out/checkpoint-3")
-    assert run_here(config, "--overwrite_output_dir", "--learning_rate", "0.02") is None
-    again = losses_of(tmp_path / "out/checkpoint-3")
+    first = losses_of(train(tmp_path, **settings, max_steps=3) / "checkpoint-3")
+    flags = ("--overwrite_output_dir", "--learning_rate", "0.02")
+    again = losses_of(train(tmp_path, *flags, **settings, max_steps=3) / "checkpoint-3")
     assert again[1] == first[1]  # the base, not what was trained
     assert again[3] != first[3]
 
@@ -144,8 +139,8 @@ def test_other_options_than_the_checkpoints_are_refused_by_name(settings, tmp_pa
     config = configure(tmp_path, **settings, max_steps=3)
     assert run_here(config) is None
     (tmp_path / "out/judge.json").unlink()
-    said = run_here(config, "--gradient_accumulation_steps", "4", "--swap_prob", "0.25")
-    assert "belongs to another run: global_batch was 8, is 16, swap_prob was 0.5, is 0.25; " in said
+    error = run_here(config, "--gradient_accumulation_steps", "4", "--swap_prob", "0.25")
+    assert "global_batch was 8, is 16, swap_prob was 0.5, is 0.25; " in error
     # a micro-batch of another size makes the same steps
     assert run_here(config, "--per_device_train_batch_size", "8", "--gradient_accumulation_steps", "1") is None
 
@@ -171,3 +166,82 @@ def test_settings_that_cannot_be_read_or_served_here_end_with_a_sentence(setting
     end = run_here(configure(tmp_path, **settings), *flags)
     assert end.startswith("error: ")
     assert flags[1 if flags[0] == "--config" else 0].lstrip("-") in end
+
+
+def test_lack_of_memory_is_one_sentence_with_the_ways_out(tmp_path):
+    args = SimpleNamespace(output_dir=tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    trainer = SimpleNamespace(args=args, state=SimpleNamespace(global_step=3, max_steps=18))
+    sentence = r"in step 4 of 18 \(CUDA\); .* \(now 4\) .* \(now 2\) .* starts over"
+    with pytest.raises(RunError, match=sentence), out_of_memory_as_error(trainer):
+        raise torch.OutOfMemoryError("CUDA\nlong details")
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_saves_a_whole_checkpoint_and_stops(tmp_path, number):
+    preemption, stops = PreemptionCallback(), number is not None
+    args = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, save_only_model=True)
+    control = transformers.TrainerControl(should_evaluate=True)
+    with preemption.handle_signals():
+        if stops:
+            os.kill(os.getpid(), number)
+        preemption.on_step_end(args, transformers.TrainerState(), control)
+    assert (control.should_save, control.should_training_stop, control.should_evaluate) == (stops, stops, not stops)
+    assert preemption.stopped_by == number
+    assert args.save_only_model is not stops  # a run cannot resume from weights alone
+
+
+def listen(listening):
+    with PreemptionCallback().handle_signals():
+        listening.set()
+        time.sleep(60)
+
+
+def test_a_second_request_ends_the_process_at_once_and_an_echo_of_the_first_does_not():
+    fork = multiprocessing.get_context("fork")
+    listening = fork.Event()
+    process = fork.Process(target=listen, args=(listening,))
+    process.start()
+    assert listening.wait(20)
+    process.terminate()
+    time.sleep(0.3)
+    process.terminate()  # as when a launcher passes on what the whole group was sent
+    process.join(2)
+    assert process.is_alive()
+    process.terminate()
+    process.join(20)
+    assert process.exitcode == -signal.SIGTERM
+
+
+HALF = {"per_device_train_batch_size": 2}
+"""Two processes with two rows each and two passes: the global batch of 8 again."""
+
+
+def workers(launcher):
+    """The launcher's children."""
+    return [int(pid) for pid in Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()]
+
+
+@pytest.mark.slow
+def test_one_of_two_processes_hears_a_signal_and_both_stop_at_the_same_step(settings, tmp_path):
+    finish(start(configure(tmp_path / "whole", **settings | HALF), launcher=TWO))
+    config = configure(tmp_path / "stopped", **settings | HALF)
+    launcher = start(config, launcher=TWO)
+    read_to_step(launcher, 4)
+    os.kill(workers(launcher)[1], signal.SIGUSR1)  # not the one that writes
+    said, _ = launcher.communicate(timeout=280)
+    assert launcher.returncode == 1
+    assert "stopped by SIGUSR1 after step" in said
+    assert flaw_of(checkpoints_in(tmp_path / "stopped/out")[0]) == ""
+    finish(start(config, launcher=TWO))
+    last = "out/checkpoint-18"
+    assert losses_of(tmp_path / "stopped" / last) == pytest.approx(losses_of(tmp_path / "whole" / last), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_launcher_of_two_processes_passes_sigterm_on(settings, tmp_path):
+    launcher = start(configure(tmp_path, **settings | HALF), launcher=TWO)
+    read_to_step(launcher, 4)
+    launcher.terminate()
+    said, _ = launcher.communicate(timeout=280)
+    assert "stopped by SIGTERM after step" in said
+    assert flaw_of(checkpoints_in(tmp_path / "out")[0]) == ""
