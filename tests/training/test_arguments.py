@@ -96,7 +96,7 @@ def test_passes_follow_from_the_global_batch_on_any_number_of_processes(batch, a
 
 @pytest.mark.parametrize(("batch", "accumulation", "processes"), [(128, 4, 2), (128, 1, 6), (0, 4, 6)])
 def test_another_global_batch_is_refused(batch, accumulation, processes):
-    with pytest.raises(ConfigError, match=rf"set global_batch to a multiple of {4 * processes}, "):
+    with pytest.raises(ConfigError, match=rf"set global_batch to a multiple of {4 * processes}\b"):
         arguments.accumulation_steps(batch, per_device=4, accumulation=accumulation, processes=processes)
 
 

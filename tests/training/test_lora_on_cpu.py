@@ -51,21 +51,17 @@ def test_logits_and_gradients_are_pefts_up_to_rounding(tiny_model, dtype, tolera
 def test_without_its_adapter_the_model_is_the_base(tiny_model):
     model = adapted(tiny_model)
     speed_up_lora(trainer(model))
-    tokens = torch.arange(6)[None]
+    tokens, base = torch.arange(6)[None], AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
     with torch.no_grad(), model.disable_adapter():
-        plain = model(input_ids=tokens).logits
-    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
-    assert torch.equal(plain, base(input_ids=tokens).logits)
+        assert torch.equal(model(input_ids=tokens).logits, base(input_ids=tokens).logits)
 
 
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
-        ({"lora_dropout": 0.1}, {}),
-        ({"use_dora": True}, {}),
-        ({}, {"is_deepspeed_enabled": True}),
-        ({}, {"is_fsdp_enabled": True}),
+        ({"lora_dropout": 0.1}, {}), ({"use_dora": True}, {}),
+        ({}, {"is_deepspeed_enabled": True}), ({}, {"is_fsdp_enabled": True}),
     ],
-)
+)  # fmt: skip
 def test_layers_with_more_than_two_products_and_sharded_models_stay_pefts(tiny_model, options, facts):
     assert speed_up_lora(trainer(adapted(tiny_model, **options), **facts)) == 0

@@ -189,7 +189,7 @@ def test_rows_without_any_label_are_refused(tokenizer, tmp_path):
 def trained(tiny_judge, tmp_path_factory):
     """The judge of more words learns that fewer are better: its settings and its output.
 
-    Rows are padded: the dropout of another layout draws other numbers, on which nine steps depend. `test_padding_free`
+    Rows are padded: the dropout of another layout draws other numbers, on which nine steps depend. `test_attention`
     compares the layouts.
     """
     folder = tmp_path_factory.mktemp("preference")

@@ -42,9 +42,8 @@ def run(tmp_path):
 
 def read(tokenizer, *paths, epoch=0, **options):
     """The rows as text (prompt, chosen, rejected), and the counts."""
-    made = PreferenceRowBuilder(
-        tokenizer, PreferenceRowOptions(**({"template": TEMPLATE, "window": 300, "swap_prob": 0} | options))
-    )
+    settings = PreferenceRowOptions(**({"template": TEMPLATE, "window": 300, "swap_prob": 0} | options))
+    made = PreferenceRowBuilder(tokenizer, settings)
     columns = ("prompt_ids", "chosen_ids", "rejected_ids")
     texts = [tuple(tokenizer.decode(getattr(row, name)) for name in columns) for row in made.read(paths, epoch)]
     return texts, made.counts
@@ -67,8 +66,8 @@ def test_a_row_may_carry_both_judgments(tokenizer, write, rejected, options, cho
 
 
 def test_both_judgments_are_swapped_or_none(tokenizer, write):
-    [texts], counts = read(tokenizer, write(STATED), swap_prob=1)
-    assert texts == (REORDERED, "6 8\nAnswer 2 can jump.</s>", "7 3\nAnswer 1 is lazy.</s>")
+    texts, counts = read(tokenizer, write(STATED), swap_prob=1)
+    assert texts == [(REORDERED, "6 8\nAnswer 2 can jump.</s>", "7 3\nAnswer 1 is lazy.</s>")]
     assert counts.swapped == 1
     # "the first" may be an answer or a sentence's beginning; what cannot be read has no other way round
     for rejected in ("3 7\nThe first is 2, the second 1 of 2.", "I like both"):
@@ -78,11 +77,9 @@ def test_both_judgments_are_swapped_or_none(tokenizer, write):
 
 
 def test_the_reference_and_the_judgments_made_with_it_are_dropped_together(tokenizer, write):
-    both = {"reference": "a big fox", "chosen_w_reference": "9 1", "rejected_w_reference": "1 9"}
-    path = write(STATED | both)
-    [texts], _ = read(tokenizer, path, reference_drop_prob=0)
-    assert "[R] a big fox" in texts[0]
-    assert texts[1:] == ("9 1\n", "1 9\n")
+    path = write(STATED | {"reference": "a big fox", "chosen_w_reference": "9 1", "rejected_w_reference": "1 9"})
+    [(prompt, *targets)], _ = read(tokenizer, path, reference_drop_prob=0)
+    assert ("[R] a big fox" in prompt, targets) == (True, ["9 1\n", "1 9\n"])
     [texts], _ = read(tokenizer, path, reference_drop_prob=1)
     assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
     [texts], _ = read(tokenizer, write(STATED | {"reference": "a big fox"}), reference_drop_prob=0)
@@ -105,25 +102,21 @@ def test_what_is_wrong_is_another_winner_or_by_choice_a_score_far_off(tokenizer,
     assert len(texts) == 1
     assert counts.left_out == {"judge was right": 1}
     # of 8 6, the first reply's 9 3 is 3 off at most, the second's 1 9 is 7
-    found = [len(read(tokenizer, path, judged, judgments=(judged,), min_distance=by)[0]) for by in (3.0, 3.5, 7.0)]
-    assert found == [2, 1, 1]
+    counts = [len(read(tokenizer, path, judged, judgments=(judged,), min_distance=by)[0]) for by in (3.0, 3.5, 7.0)]
+    assert counts == [2, 1, 1]
 
 
 def test_what_the_judge_saw_decides_which_judgment_of_the_teacher_is_chosen(tokenizer, write, run):
-    path = write(
-        {"question_id": "1", "question_body": "what is it", "answer1_body": "a fox", "answer2_body": "a dog"}
-        | {"reference": {"text": "a big fox"}, "score": [8, 6], "score_w_reference": [2, 9]}
-    )
+    row = {"question_id": "1", "question_body": "what is it", "answer1_body": "a fox", "answer2_body": "a dog"}
+    path = write(row | {"reference": {"text": "a big fox"}, "score": [8, 6], "score_w_reference": [2, 9]})
     without = run(path, {"*": "5 5\n"}, "without.jsonl", both_orders=False, reference="ignore")
     having = run(path, {"*": "5 5\n"}, "with.jsonl", both_orders=False)
     options = {"reference_drop_prob": 1.0}  # a reply made with a reference keeps it
     [texts], _ = read(tokenizer, path, without, judgments=(without,), **options)
     assert texts == (GIVEN, "8 6\n", "5 5\n")
-    [texts], _ = read(tokenizer, path, having, judgments=(having,), **options)
-    assert "[R] a big fox" in texts[0]
-    assert texts[1:] == ("2 9\n", "5 5\n")
-    texts, _ = read(tokenizer, path, without, having, judgments=(without, having), **options)
-    assert len(texts) == 2
+    [(prompt, *targets)], _ = read(tokenizer, path, having, judgments=(having,), **options)
+    assert ("[R] a big fox" in prompt, targets) == (True, ["2 9\n", "5 5\n"])
+    assert len(read(tokenizer, path, without, having, judgments=(without, having), **options)[0]) == 2
 
 
 def test_an_unreadable_reply_is_rejected_as_it_was_written(tokenizer, write, run):
@@ -144,9 +137,8 @@ def test_what_does_not_join_is_counted(tokenizer, write, run):
     )
     texts, counts = read(tokenizer, labelled, judged, judgments=(judged,))
     assert len(texts) == 1
-    assert counts.left_out == {
-        "without two judgments": 1, "no teacher scores": 1, "not a pair": 1, "judgment of no labelled pair": 1,
-    }  # fmt: skip
+    reasons = ("without two judgments", "no teacher scores", "not a pair", "judgment of no labelled pair")
+    assert counts.left_out == dict.fromkeys(reasons, 1)
 
 
 @pytest.mark.parametrize("change", [{"question": "q2"}, {"answer_1": "a dog", "answer_2": "a fox"}])
@@ -238,10 +230,9 @@ def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, write):
 
 
 def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, write, tmp_path):
-    rows = [pair(f"a{index}", "b", winner=str(1 + index % 2), id=str(index)) for index in range(5)]
+    path = write(*(pair(f"a{index}", "b", winner=str(1 + index % 2), id=str(index)) for index in range(5)))
     schedule = Schedule(epochs=1, steps=None, batch=4, group_by_length=False, seed=0)
-    files = [write(*rows)]
-    built = build_epochs(tokenizer, PROMPT_OPTIONS, files, schedule, tmp_path / "rows", JudgingPromptBuilder)
+    built = build_epochs(tokenizer, PROMPT_OPTIONS, [path], schedule, tmp_path / "rows", JudgingPromptBuilder)
     paired = in_both_orders(built, step=4)
     shown = [paired.dataset[index] for index in range(len(paired.dataset))]
     assert [(row["pair"], row["order"]) for row in shown] == [(index // 2, index % 2) for index in range(8)]
@@ -255,11 +246,8 @@ def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, write, 
 
 def test_reasons_of_teacher_and_judge_are_set_against_each_other(tokenizer, write, run):
     path = write(PAIR | {"score": [8, 6], "reason": "Answer 1 can jump."})
-
-    def script(prompt):
-        return "Answer 2 is lazy." if prompt.prefill else "3 7\n"
-
-    judged = run(path, script, reasons="all", both_orders=False)
+    replies = {True: "Answer 2 is lazy.", False: "3 7\n"}
+    judged = run(path, lambda prompt: replies[bool(prompt.prefill)], reasons="all", both_orders=False)
     [texts], _ = read(tokenizer, path, judged, judgments=(judged,))
     assert texts == (GIVEN, "8 6\nAnswer 1 can jump.</s>", "3 7\nAnswer 2 is lazy.</s>")
 
