@@ -49,10 +49,9 @@ def test_the_slurm_script_judges_on_two_nodes(tmp_path):
     for name, body in {"scontrol": "echo 127.0.0.1", "srun": tasks}.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node",
-        "SLURM_JOB_ID": str(os.getpid()), "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1",
-    }  # fmt: skip
+    slurm = {"JOB_NODELIST": "node", "JOB_ID": str(os.getpid()), "JOB_NUM_NODES": "2", "CPUS_PER_TASK": "1"}
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {f"SLURM_{name}": value for name, value in slurm.items()} | {"PATH": path}
     rows = ({"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(50))
     pairs, out, log = write_rows(tmp_path / "pairs.jsonl", rows), tmp_path / "out.jsonl", tmp_path / "log"
     command = ["bash", ROOT / "serve/slurm_ray.sh", pairs, "-o", out, "--model", "8 6", "--engine", "scripted"]

@@ -23,10 +23,8 @@ def questions(tmp_path):
 
 def run(tiny_model, tmp_path, *arguments):
     """Run TRL's example for three steps; the lines with its rewards."""
-    command = [
-        *(sys.executable, str(ROOT / "examples/rewards/trl_grpo.py"), "--policy", str(tiny_model), "--steps", "3"),
-        *("--tokens", "8", "-o", str(tmp_path / "policy"), *arguments),
-    ]
+    command = [sys.executable, ROOT / "examples/rewards/trl_grpo.py", "--policy", tiny_model, "--steps", "3"]
+    command += ["--tokens", "8", "-o", tmp_path / "policy", *arguments]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     where = {"cwd": tmp_path, "env": environment, "timeout": 280}
     done = subprocess.run(command, **where, capture_output=True, text=True, check=False)
@@ -43,9 +41,8 @@ def test_a_judge_in_the_same_process(tiny_model, tiny_judge, questions, tmp_path
 
 
 def test_a_judge_behind_a_server(tiny_model, questions, tmp_path):
-    server = subprocess.Popen(
-        [sys.executable, str(ROOT / "tests/conformance/known_server.py")], stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    command = [sys.executable, "tests/conformance/known_server.py"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         address = server.stdout.readline().strip()
         assert address.startswith("http"), "the server did not start"

@@ -22,10 +22,8 @@ def rewarding(method, engine=None, template=None, **options):
 
 
 def answers(*qualities, question="q", reference=None):
-    return [
-        RewardedAnswer(question, of_quality(wanted, qualities[:index].count(wanted)), reference)
-        for index, wanted in enumerate(qualities)
-    ]
+    texts = [of_quality(wanted, qualities[:index].count(wanted)) for index, wanted in enumerate(qualities)]
+    return [RewardedAnswer(question, text, reference) for text in texts]
 
 
 @pytest.mark.parametrize(

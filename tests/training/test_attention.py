@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from math import nan
 from types import SimpleNamespace
 
@@ -64,9 +65,8 @@ def test_a_cpu_takes_sdpa_whatever_is_installed_and_preferences_a_mask_of_their_
 
 def test_whether_a_model_supports_it_is_read_from_its_configuration(tiny_model, tmp_path):
     assert supports_flash_attention(str(tiny_model))
-    wide = transformers.LlamaConfig(
-        hidden_size=1024, num_attention_heads=2, architectures=["LlamaForCausalLM"]
-    )  # heads of 512
+    shape = {"hidden_size": 1024, "num_attention_heads": 2}  # heads of 512
+    wide = transformers.LlamaConfig(**shape, architectures=["LlamaForCausalLM"])
     own = {"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}, "architectures": ["Own"]}
     for config in (wide.to_dict(), transformers.GPT2Config(architectures=["NoSuchModel"]).to_dict(), own):
         (tmp_path / "config.json").write_text(json.dumps(config))
@@ -176,9 +176,8 @@ def pairs():
 @pytest.mark.parametrize("both_orders", [False, True])
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_score_lines_after_each_prompt_have_the_padded_losses(tiny_model, tokenizer, both_orders, checkpointing):
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        tiny_model, dtype=torch.float32, attn_implementation="sdpa"
-    ).train()
+    load = partial(transformers.AutoModelForCausalLM.from_pretrained, dtype=torch.float32)
+    model = load(tiny_model, attn_implementation="sdpa").train()
     examples = pairs() if both_orders else [pair | {"second_ids": []} for pair in pairs()]
     trees = ScoreLineTrees(tokenizer, TEMPLATE, (9, 11))  # 10 and 11 are two tokens, so the tree has further levels
     padded = preferred(ScoreLineObjective(trees, 0.5, 0.1), model, examples)
@@ -202,14 +201,15 @@ def test_words_after_each_prompt_have_the_padded_losses(reading, case):
 
 
 MOE = transformers.GptOssConfig(**SHAPE, head_dim=8, num_local_experts=2, num_experts_per_tok=1)
+FALCON = transformers.FalconConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4)
+GPT2 = transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=4)
 CANNOT = {
     "attention is eager": (GROUPED, "eager", "the attention implementation is eager, not sdpa"),
     "sinks": (MOE, "sdpa", "gpt_oss layers use attention sinks"),
-    "no interface": (transformers.FalconConfig(vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4), "sdpa",
-                     "the attention of falcon layers cannot be replaced"),
-    "dropout": (transformers.LlamaConfig(**SHAPE, attention_dropout=0.1), "sdpa", r"attention dropout \(attention_dropout\)"),
-    "dropout by another name": (transformers.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=4), "sdpa", "attn_pdrop"),
-}  # fmt: skip
+    "no interface": (FALCON, "sdpa", "the attention of falcon layers cannot be replaced"),
+    "dropout": (transformers.LlamaConfig(**SHAPE, attention_dropout=0.1), "sdpa", r"dropout \(attention_dropout\)"),
+    "dropout by another name": (GPT2, "sdpa", "attn_pdrop"),
+}
 
 
 @pytest.mark.parametrize("case", CANNOT)

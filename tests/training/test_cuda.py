@@ -14,10 +14,9 @@ pytestmark = pytest.mark.gpu
 @pytest.fixture(scope="module")
 def settings(device, tiny_model, train_file):
     """As the recipes for GPUs: bf16 with gradient checkpointing; 18 steps; dropout makes the random state matter."""
-    return {
-        "model_name_or_path": str(tiny_model), "train_data": [train_file], "use_cpu": device == "cpu", "bf16": True,
-        "gradient_checkpointing": True, "model_init_kwargs": {"attention_dropout": 0.1}, "save_steps": 9,
-    }  # fmt: skip
+    data = {"model_name_or_path": str(tiny_model), "train_data": [train_file], "use_cpu": device == "cpu"}
+    dropout = {"model_init_kwargs": {"attention_dropout": 0.1}}
+    return data | dropout | {"bf16": True, "gradient_checkpointing": True, "save_steps": 9}
 
 
 @pytest.fixture(scope="module")

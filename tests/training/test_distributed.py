@@ -26,20 +26,15 @@ from tests.training.test_grpo import GRPO, write_decided_pairs
 FSDP_ON_CPU = "tests/support/fsdp_on_cpu.py"
 PREFERENCES = {"reason_prob": 0.0, "max_steps": 9}  # fewer than 96 rows are pairs
 STEPS = 9  # 96 rows x 1.5 epochs / 16
-SHAPES = {  # rows of a process in a pass, passes of a step: 16 rows a step over two processes
-    "ddp": (4, 2),
-    "zero2": (4, 2),
-    "zero3": (8, 1),
-}
+# rows of a process in a pass, passes of a step: 16 rows a step over two processes
+SHAPES = {"ddp": (4, 2), "zero2": (4, 2), "zero3": (8, 1)}
 
 
 @pytest.fixture(scope="module")
 def settings(tiny_model, train_file):
     """Everything but the batch's shape."""
-    return {
-        "model_name_or_path": str(tiny_model), "train_data": [train_file], "reason_prob": 0.5, "global_batch": 16,
-        "max_length": 384, "dtype": "float32", "save_steps": STEPS,
-    }  # fmt: skip
+    data = {"model_name_or_path": str(tiny_model), "train_data": [train_file], "reason_prob": 0.5}
+    return data | {"global_batch": 16, "max_length": 384, "dtype": "float32", "save_steps": STEPS}
 
 
 def shape(rows, passes):
@@ -98,10 +93,8 @@ def test_two_processes_train_the_judge_of_one(started, alone, name):
     folder, process = started[name]
     finish(process)
     assert_same_training(folder, alone)
-    shards = [
-        len(list((folder / f"checkpoint-{STEPS}").glob(f"global_step*/zero_pp_rank_*_{kind}_states.pt")))
-        for kind in ("optim", "model")
-    ]
+    names = [f"global_step*/zero_pp_rank_*_{kind}_states.pt" for kind in ("optim", "model")]
+    shards = [len(list((folder / f"checkpoint-{STEPS}").glob(name))) for name in names]
     assert shards == {"ddp": [0, 0], "zero2": [2, 0], "zero3": [2, 2]}[name]  # what is split
     with Judge(str(folder)) as judge, Judge(str(alone)) as single:
         pair = ("What is 2 + 2?", "4", "5")
@@ -123,10 +116,9 @@ def test_one_process_resumes_a_run_of_two_whose_optimizer_is_whole(settings, alo
 @pytest.fixture(scope="module")
 def bf16_settings(settings):
     """As the recipes for GPUs: products in bf16, gradient checkpointing, pairs judged at every evaluation."""
-    return settings | shape(4, 2) | {
-        "bf16": True, "gradient_checkpointing": True, "eval_data": settings["train_data"], "eval_strategy": "steps",
-        "eval_steps": 6, "eval_pairs": 4, "save_steps": 3, "save_total_limit": 3,
-    }  # fmt: skip
+    judged = {"eval_data": settings["train_data"], "eval_strategy": "steps", "eval_steps": 6, "eval_pairs": 4}
+    saved = {"save_steps": 3, "save_total_limit": 3}
+    return settings | shape(4, 2) | judged | saved | {"bf16": True, "gradient_checkpointing": True}
 
 
 @pytest.fixture(scope="module")
@@ -195,9 +187,8 @@ def test_an_adapter_under_zero3_is_that_of_one_process(settings, tmp_path, recip
     losses, expected = (losses_of(tmp_path / name / f"out/checkpoint-{STEPS}") for name in ("two", "one"))
     assert losses == pytest.approx(expected, abs=1e-4, rel=0)
     weights, others = (load_file(tmp_path / name / "out/adapter_model.safetensors") for name in ("two", "one"))
-    assert [(key, weights[key].shape) for key in sorted(weights)] == [
-        (key, others[key].shape) for key in sorted(others)
-    ]
+    shapes, expected = ({key: weight.shape for key, weight in each.items()} for each in (weights, others))
+    assert shapes == expected
 
 
 def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, monkeypatch):

@@ -140,11 +140,8 @@ def test_length_costs_nothing_up_to_the_soft_limit_and_then_linearly():
     assert prices == pytest.approx([0, 0, -0.25, -0.5, -1, -1])
 
 
-GRPO = {
-    "template": "reasoned-compact", "max_length": 256, "max_completion_length": 12, "num_generations": 4,
-    "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "num_train_epochs": 1, "save_steps": 2,
-    "least_letters": 0,
-}  # fmt: skip
+GRPO = {"template": "reasoned-compact", "max_completion_length": 12, "num_generations": 4, "least_letters": 0}
+GRPO |= {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "num_train_epochs": 1, "save_steps": 2}
 """16 replies a step: 4 to each of 4 prompts, 2 pairs."""
 EOS = 7
 LONG = "The first answer is right, and the second one is not.\n"

@@ -62,9 +62,7 @@ def score_lines(model, **options):
     return torch.tensor([reply.candidate_logprobs for reply in ordered]), [reply.texts[0] for reply in ordered]
 
 
-def test_the_merged_judge_gives_the_scores_of_base_and_adapter_and_says_what_was_merged(
-    merge, adapter, tiny_model, tmp_path
-):
+def test_the_merged_judge_gives_the_scores_of_base_and_adapter(merge, adapter, tiny_model, tmp_path):
     out = tmp_path / "judge"
     assert "trained on a 4bit base" in merge(adapter, out, "--dtype", "float32")
     (merged, replies), (adapted, adapted_replies) = score_lines(out), score_lines(tiny_model, adapter=str(adapter))
@@ -173,9 +171,7 @@ def test_a_base_is_resized_to_the_vocabulary_of_the_adapter(merge, tiny_model, t
         (-8, "nothing", "tokenizer has {old} tokens, but the model has embeddings for {new}"),
     ],
 )
-def test_a_vocabulary_that_cannot_be_restored_is_named_with_both_sizes(
-    merge, tiny_model, tmp_path, change, dropped, finding
-):
+def test_a_vocabulary_that_cannot_be_restored_is_refused(merge, tiny_model, tmp_path, change, dropped, finding):
     old = AutoModelForCausalLM.from_pretrained(tiny_model).get_input_embeddings().weight.shape[0]
     resized_adapter(tiny_model, tmp_path / "adapter", change)
     weights = load_file(tmp_path / "adapter/adapter_model.safetensors")

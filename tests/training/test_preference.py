@@ -58,11 +58,9 @@ def collate(tokenizer, rows, scale=(1, 10)):
 
 
 def logits_of(model, batch):
-    return model(
-        input_ids=batch["input_ids"], position_ids=batch["position_ids"],
-        attention_mask=score_line_loss.additive_mask(batch["attention_mask"], model.dtype),
-        logits_to_keep=1 + len(batch["tree"]["tokens"]), use_cache=False,
-    ).logits  # fmt: skip
+    inputs = {"input_ids": batch["input_ids"], "position_ids": batch["position_ids"], "use_cache": False}
+    mask = score_line_loss.additive_mask(batch["attention_mask"], model.dtype)
+    return model(**inputs, attention_mask=mask, logits_to_keep=1 + len(batch["tree"]["tokens"])).logits
 
 
 def soft(sample):
@@ -101,9 +99,8 @@ def test_p_of_training_is_that_of_the_judge(model, tokenizer, tiny_judge, tmp_pa
     rows = built(tokenizer, write_rows(tmp_path / "rows.jsonl", soft))[:6]
     batch = collate(tokenizer, rows)
     with torch.no_grad():
-        lines = score_line_loss.line_logprobs(
-            score_line_loss.path_logprobs(logits_of(model, batch), batch["tree"]), batch["tree"]
-        )
+        paths = score_line_loss.path_logprobs(logits_of(model, batch), batch["tree"])
+        lines = score_line_loss.line_logprobs(paths, batch["tree"])
         first, second, assigned = score_line_loss.preference_logprobs(lines, batch["tree"])
     assert (first.exp() + second.exp()).numpy() == pytest.approx(1, abs=1e-5)
     engine = load_engine("transformers", EngineOptions(model=str(tiny_judge), dtype="float32", device="cpu"))

@@ -163,9 +163,9 @@ def test_a_whole_checkpoint_is_there_at_every_moment_after_the_first(settings, t
     "flags", [("--learning_rote", "1"), ("--tf32", "true"), ("--config", "nowhere.yaml")], ids=lambda flags: flags[0]
 )
 def test_settings_that_cannot_be_read_or_served_here_end_with_a_sentence(settings, tmp_path, flags):
-    end = run_here(configure(tmp_path, **settings), *flags)
-    assert end.startswith("error: ")
-    assert flags[1 if flags[0] == "--config" else 0].lstrip("-") in end
+    error = run_here(configure(tmp_path, **settings), *flags)
+    assert error.startswith("error: ")
+    assert flags[1 if flags[0] == "--config" else 0].lstrip("-") in error
 
 
 def test_lack_of_memory_is_one_sentence_with_the_ways_out(tmp_path):

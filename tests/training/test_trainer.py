@@ -152,9 +152,8 @@ def test_tokens_and_rows_have_their_weights_over_the_whole_step(tune, tiny_model
     rows = trainer.rows.dataset.select(range(8))  # two passes of four rows
     trainer.train()
     [logged] = [entry for entry in trainer.state.log_history if "loss" in entry]
-    assert (logged["loss"], logged["grad_norm"]) == pytest.approx(
-        weighted_by_hand(tiny_model, rows, weight, average), rel=1e-4
-    )
+    expected = weighted_by_hand(tiny_model, rows, weight, average)
+    assert (logged["loss"], logged["grad_norm"]) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("average", ["token", "row"])
@@ -198,9 +197,8 @@ def test_a_line_end_that_is_a_byte_ends_the_score_line_too():
     # as Vicuna's tokenizer has it
     vocabulary = {"▁8": 0, "▁": 1, "3": 2, "<0x0A>": 3, "because": 4}
     fast = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True))
-    fast.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    fast.decoder = decoders.Sequence(steps)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=fast)
     assert score_line_tokens([0, 1, 2, 3, 4], tokenizer) == 4
     assert score_line_tokens([0, 1, 2], tokenizer) == 3  # the whole of what there is
@@ -237,10 +235,8 @@ def test_two_processes_divide_by_the_weights_of_all_rows(tune, tiny_model, train
     assert losses == pytest.approx(expected, rel=1e-3)  # printed with four digits
 
 
-SHAPE = {
-    "max_length": 384, "per_device_train_batch_size": 2, "max_steps": 6, "learning_rate": 0.001, "save_steps": 1,
-    "save_total_limit": 1,
-}  # fmt: skip
+SHAPE = {"max_length": 384, "per_device_train_batch_size": 2, "max_steps": 6, "learning_rate": 0.001}
+SHAPE |= {"save_steps": 1, "save_total_limit": 1}
 """Two passes of two rows a step."""
 
 

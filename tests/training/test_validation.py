@@ -21,10 +21,8 @@ from judgelm.training.validation import ValidationPairs, draw_pairs, load_valida
 from tests.support.recipe_runs import LORA, TWO, configure, finish, history, prepare, run_here, start, write_rows
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
-SHAPE = {
-    "per_device_train_batch_size": 16, "gradient_accumulation_steps": 1, "learning_rate": 4e-3, "save_strategy": "no",
-    "save_total_limit": None,
-}  # fmt: skip
+SHAPE = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1, "learning_rate": 4e-3}
+SHAPE |= {"save_strategy": "no", "save_total_limit": None}
 
 
 def word_row(seed, *, fewer=True):
@@ -65,12 +63,10 @@ def world(tmp_path_factory):
 def trained(tiny_judge, world, tmp_path_factory):
     """A judge that likes many words, taught to like few: its agreement must rise."""
     folder = tmp_path_factory.mktemp("judging") / "judge"
-    trainer, arguments, model = tune(
-        tiny_judge, folder, *world, num_train_epochs=3, eval_strategy="steps", eval_steps=40,
-        lr_scheduler_type="cosine", judge={"eval_pairs": 40},
-    )  # fmt: skip
+    options = {"num_train_epochs": 3, "eval_strategy": "steps", "eval_steps": 40, "lr_scheduler_type": "cosine"}
+    trainer, *arguments = tune(tiny_judge, folder, *world, judge={"eval_pairs": 40}, **options)
     trainer.train()
-    save_judge(trainer, arguments, model)
+    save_judge(trainer, *arguments)
     return trainer, folder
 
 
@@ -104,14 +100,12 @@ def test_metrics_are_those_of_a_batch_run_and_the_card_has_the_last(trained):
 
 
 def test_training_does_not_notice_its_evaluations(tiny_model, world, tmp_path):
-    dropout = {"model_init_kwargs": {"attention_dropout": 0.2}, "model": LORA | {"lora_dropout": 0.2}}
+    options = {"model_init_kwargs": {"attention_dropout": 0.2}, "model": LORA | {"lora_dropout": 0.2}}
+    options |= {"max_steps": 6, "gradient_checkpointing": True, "judge": {"eval_pairs": 3}}
     losses = []
-    for evaluation in (None, world[1]):
+    for name, evaluation in (("without", None), ("with", world[1])):
         strategy = {"eval_strategy": "steps", "eval_steps": 2} if evaluation else {}
-        trainer, *_ = tune(
-            tiny_model, tmp_path / str(bool(evaluation)), world[0], evaluation, max_steps=6,
-            gradient_checkpointing=True, judge={"eval_pairs": 3}, **dropout, **strategy,
-        )  # fmt: skip
+        trainer, *_ = tune(tiny_model, tmp_path / name, world[0], evaluation, **options, **strategy)
         attention = trainer.model.config._attn_implementation
         trainer.train()
         assert trainer.model.config._attn_implementation == attention
@@ -136,10 +130,10 @@ def test_a_run_stops_when_nothing_gets_better_and_a_resumed_one_goes_on_counting
     resumed.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
     # the first is the best so far, three more are no better
     assert (whole.state.global_step, resumed.state.global_step) == (4, 4)
-    patient, arguments, model = stopping("patient", 5)  # thought better of: two more
+    patient, *arguments = stopping("patient", 5)  # a larger patience: two more
     patient.train(resume_from_checkpoint=str(tmp_path / "whole/checkpoint-2"))
     assert patient.state.global_step == 6
-    save_judge(patient, arguments, model)
+    save_judge(patient, *arguments)
     facts = facts_in(tmp_path / "patient")
     assert facts["steps"] == 6
     epochs = patient.rows.schedule.epochs_of(patient.rows.per_epoch)
@@ -148,13 +142,11 @@ def test_a_run_stops_when_nothing_gets_better_and_a_resumed_one_goes_on_counting
 
 def test_the_best_checkpoint_is_what_is_saved_and_what_the_card_speaks_of(tiny_judge, world, tmp_path):
     many = write(tmp_path / "many.jsonl", range(2000, 2040), fewer=False)  # what the judge knows, and now unlearns
-    trainer, arguments, model = tune(
-        tiny_judge, tmp_path / "judge", world[0], many, max_steps=9, warmup_steps=9, eval_strategy="steps",
-        eval_steps=3, save_strategy="steps", save_steps=3, load_best_model_at_end=True,
-        metric_for_best_model="eval_agreement",
-    )  # fmt: skip
+    steps = {"eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps", "save_steps": 3}
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "eval_agreement", "max_steps": 9}
+    trainer, *arguments = tune(tiny_judge, tmp_path / "judge", world[0], many, warmup_steps=9, **steps, **best)
     trainer.train()
-    save_judge(trainer, arguments, model)
+    save_judge(trainer, *arguments)
     agreements = {entry["step"]: entry["eval_agreement"] for entry in evaluations(trainer)}
     best = max(agreements, key=agreements.get)
     facts = facts_in(tmp_path / "judge")
@@ -183,10 +175,8 @@ def test_an_adapter_is_judged_as_it_is_saved_with_the_prompts_of_its_rows(tiny_j
 def test_the_draw_depends_on_seed_and_id_alone(tmp_path):
     path = write(tmp_path / "one.jsonl", range(50), fewer=False)
     kinds = ("without_reference", "with_reference")
-    few, more, other = (
-        {sample.id for sample in draw_pairs([path], kinds=kinds, count=count, seed=seed).samples}
-        for count, seed in ((10, 0), (20, 0), (10, 1))
-    )
+    draws = [draw_pairs([path], kinds=kinds, count=count, seed=seed) for count, seed in ((10, 0), (20, 0), (10, 1))]
+    few, more, other = ({sample.id for sample in pairs.samples} for pairs in draws)
     assert few < more
     assert few != other
     twice = draw_pairs([path, path], kinds=kinds, count=100, seed=0)  # the same ids in two files are not one

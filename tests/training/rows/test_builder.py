@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -80,33 +81,27 @@ def test_prompt_tokens_are_those_of_a_batch_run(tokenizer):
 
 
 def test_a_special_token_in_a_reason_is_text(tokenizer):
-    label = Label(sample_id="1", winner=1, scores=(8, 6), reason="it ends with </s> here")
-    row = build(builder(tokenizer), SAMPLE, label, None)
+    row = build(builder(tokenizer), SAMPLE, replace(PLAIN, reason="it ends with </s> here"))
     assert list(row.input_ids).count(tokenizer.eos_token_id) == 1
 
 
 def test_a_long_answer_is_cut_and_the_target_kept_whole(tokenizer):
     rows = builder(tokenizer, window=120, reference_drop_prob=1.0)
-    long = Sample(id="1", question="what", answers=(" big" * 300, "a dog"))
-    row = build(rows, long, PLAIN, None)
+    row = build(rows, Sample(id="1", question="what", answers=(" big" * 300, "a dog")), PLAIN)
     assert len(row.input_ids) <= 120
     assert halves(row, tokenizer)[1] == "8 6\nthe first can jump</s>"
     assert rows.counts.cut == 1
 
 
-@pytest.mark.parametrize(
-    ("sample", "scores", "line"),
-    [
-        (SAMPLE, (8, 6), "8 6\n"),
-        (Sample(id="s", question="what", answers=(" big" * 300,), reference="a fox"), (7,), " 7\n"),
-    ],
-)
+LONG = Sample(id="s", question="what", answers=(" big" * 300,), reference="a fox")
+
+
+@pytest.mark.parametrize(("sample", "scores", "line"), [(SAMPLE, (8, 6), "8 6\n"), (LONG, (7,), " 7\n")])
 def test_a_reason_over_half_the_window_is_cut_without_an_end(tokenizer, sample, scores, line):
     label = Label(sample_id="1", winner=None, scores=scores, reason="fox " * 200)
     row = build(builder(tokenizer, window=120), sample, label, None)
     target = halves(row, tokenizer)[1]
-    assert target.startswith(f"{line}fox fox")
-    assert not target.endswith("</s>")
+    assert (target.startswith(f"{line}fox fox"), target.endswith("</s>")) == (True, False)
     assert len(row.input_ids) <= 120
 
 
@@ -155,11 +150,10 @@ def test_draws_depend_on_seed_and_id_alone(tokenizer):
 
 
 def test_a_single_answer_stands_beside_its_reference_and_only_its_score_is_learned(tokenizer):
-    rows = builder(tokenizer, reference_drop_prob=1.0)  # which is of no concern here
-    prompt, target = halves(build(rows, SINGLE, GRADE, GRADE), tokenizer)
-    assert (prompt, target) == ("[Q] what is it\n[1] a big fox\n[2] a fox\n[S]10", " 7\n")
-    assert rows.counts.kinds == {"single": 1}
-    assert rows.counts.with_reference == 0  # no block of its own
+    rows = builder(tokenizer, reference_drop_prob=1.0)  # has no effect here
+    expected = ("[Q] what is it\n[1] a big fox\n[2] a fox\n[S]10", " 7\n")
+    assert halves(build(rows, SINGLE, GRADE, GRADE), tokenizer) == expected
+    assert (rows.counts.kinds, rows.counts.with_reference) == ({"single": 1}, 0)  # no block of its own
 
 
 def test_the_forced_score_is_the_highest_of_the_judges_scale(tokenizer):
@@ -184,9 +178,8 @@ def test_a_single_answers_row_begins_with_the_tokens_that_are_continued_at_test_
 
 def test_of_three_answers_a_score_each_and_the_reason_are_learned(tokenizer):
     rows = builder(tokenizer)
-    prompt, target = halves(build(rows, THREE, RANKED, None), tokenizer)
-    assert prompt == "[Q] what is it\n[1] a fox\n[2] a dog\n[3] a cat\n[S]"
-    assert target == "8 6 1.5\nthe fox can jump</s>"
+    expected = ("[Q] what is it\n[1] a fox\n[2] a dog\n[3] a cat\n[S]", "8 6 1.5\nthe fox can jump</s>")
+    assert halves(build(rows, THREE, RANKED), tokenizer) == expected
     assert (rows.counts.kinds, rows.counts.step) == ({"multi": 1}, 0.5)
 
 
@@ -220,12 +213,9 @@ def test_a_preference_is_learned_as_its_scores_in_either_order(tokenizer, tmp_pa
     assert halves(row, tokenizer)[1].strip() == line
 
 
-@pytest.mark.parametrize(
-    ("scores", "step"),
-    [((), 1), ((8, 6, 1, 10), 1), ((8, 6, 8.5), 0.5), ((8.25, 6), 0.25), ((8.1, 6), 0.1), ((8.33, 6), 0.1)],
-)
-def test_the_step_is_the_widest_that_all_scores_share(scores, step):
-    assert RowCounts(scores=set(scores)).step == step
+def test_the_step_is_the_widest_that_all_scores_share():
+    scores = [(), (8, 6, 1, 10), (8, 6, 8.5), (8.25, 6), (8.1, 6), (8.33, 6)]
+    assert [RowCounts(scores=set(each)).step for each in scores] == [1, 1, 0.5, 0.25, 0.1, 0.1]
 
 
 def test_the_loss_can_count_the_prompt_too(tokenizer):
@@ -267,11 +257,9 @@ def test_swaps_and_dropped_references_are_drawn_anew_in_every_epoch(tokenizer, f
 
 
 def test_the_order_depends_on_the_seed_alone(tokenizer, file, tmp_path):
-    first = laid_out(tokenizer, file, tmp_path / "a")
-    again = laid_out(tokenizer, file, tmp_path / "b")
-    other = laid_out(tokenizer, file, tmp_path / "a", seed=1)
-    assert first.dataset["sample_id"] == again.dataset["sample_id"]
-    assert first.dataset["sample_id"] != other.dataset["sample_id"]
+    runs = (("a", 0), ("b", 0), ("a", 1))
+    orders = [laid_out(tokenizer, file, tmp_path / name, seed=seed).dataset["sample_id"] for name, seed in runs]
+    assert orders[0] == orders[1] != orders[2]
 
 
 def test_what_an_earlier_run_left_is_used_until_the_data_changes(tokenizer, file, tmp_path):
@@ -286,8 +274,7 @@ def test_what_an_earlier_run_left_is_used_until_the_data_changes(tokenizer, file
 
 
 def test_steps_decide_how_many_epochs_there_are(tokenizer, file, tmp_path):
-    assert laid_out(tokenizer, file, tmp_path, steps=5).epochs == 1
-    assert laid_out(tokenizer, file, tmp_path, epochs=1.5).epochs == 2
+    assert [laid_out(tokenizer, file, tmp_path, **given).epochs for given in ({"steps": 5}, {"epochs": 1.5})] == [1, 2]
     # 15 x 8 rows are 3 epochs of 40, which is known once the first is made
     by_steps, by_epochs = laid_out(tokenizer, file, tmp_path, steps=15), laid_out(tokenizer, file, tmp_path)
     assert by_steps.epochs == 3
@@ -358,9 +345,7 @@ print(build_epochs(tokenizer, options, [sys.argv[2]], schedule, Path(sys.argv[3]
 
 
 @pytest.mark.distributed
-def test_the_files_are_the_same_bytes_on_any_number_of_workers_started_by_any_script(
-    tokenizer, tiny_model, many, tmp_path
-):
+def test_the_files_are_the_same_bytes_on_any_number_of_workers(tokenizer, tiny_model, many, tmp_path):
     (tmp_path / "script.py").write_text(WITHOUT_GUARD)  # it runs once: workers do not import it
     command = [sys.executable, str(tmp_path / "script.py"), str(tiny_model), many, str(tmp_path / "2")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)

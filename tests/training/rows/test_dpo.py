@@ -130,11 +130,9 @@ def test_what_does_not_join_is_counted(tokenizer, write, run):
     seen = write(PAIR | {"id": "other"}, PAIR, name="seen.jsonl")
     judged = run(seen, {"*": "3 7\n"}, both_orders=False)
     labelled = write(
-        PAIR | {"score": [8, 6]},
-        PAIR | {"id": "unseen", "score": [8, 6]},
-        PAIR | {"id": "nobody", "chosen": "8 6"},
+        PAIR | {"score": [8, 6]}, PAIR | {"id": "unseen", "score": [8, 6]}, PAIR | {"id": "nobody", "chosen": "8 6"},
         {"id": "one", "question": "q", "answer": "a"},
-    )
+    )  # fmt: skip
     texts, counts = read(tokenizer, labelled, judged, judgments=(judged,))
     assert len(texts) == 1
     reasons = ("without two judgments", "no teacher scores", "not a pair", "judgment of no labelled pair")
