@@ -30,7 +30,8 @@ def labelled_rows(*, preferences=False):
         line, _, reason = reply_of(sample).partition("\n")
         labels = {"scores": [int(score) for score in line.split()], "reason": reason}
         judgments = {"chosen": f"{line}\n{reason}", "rejected": f"5 4\n{reason}"}
-        yield {"question": sample.question, "answers": sample.answers} | (judgments if preferences else labels)
+        row = {"question": sample.question, "answer_1": sample.answers[0], "answer_2": sample.answers[1]}
+        yield row | (judgments if preferences else labels)
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def model(tiny_judge):
 
 def write_rows(path, preference):
     """Pairs whose preference follows from a sample."""
-    rows = [{"id": one.id, "question": one.question, "answers": one.answers} | preference(one) for one in SAMPLES]
+    rows = [{"id": s.id, "question": s.question, "answers": s.answers} | preference(s) for s in SAMPLES]
     return recipe_runs.write_rows(path, rows)
 
 
@@ -87,12 +87,10 @@ def test_the_tree_in_one_pass_is_a_pass_for_each_line_in_values_and_gradients(mo
     batch = score_line_loss.tree_batch(prompts, tree) | {"tree": tree}
     lines = score_line_loss.path_logprobs(logits_of(model, batch), tree)[:, : len(ids)]
     expected = torch.stack([torch.stack([separate(model, each, line) for line in ids.values()]) for each in prompts])
-    assert lines.detach().numpy() == pytest.approx(expected.detach().numpy(), abs=1e-5)
-    weights = list(model.parameters())
-    mixture = torch.linspace(-1, 1, len(ids))
-    gradients = torch.autograd.grad((lines * mixture).sum(), weights)
-    for gradient, other in zip(gradients, torch.autograd.grad((expected * mixture).sum(), weights), strict=True):
-        assert gradient.numpy() == pytest.approx(other.numpy(), abs=1e-4)
+    torch.testing.assert_close(lines, expected, atol=1e-5, rtol=0)
+    weights, mixture = list(model.parameters()), torch.linspace(-1, 1, len(ids))
+    gradients, others = (torch.autograd.grad((each * mixture).sum(), weights) for each in (lines, expected))
+    torch.testing.assert_close(gradients, others, atol=1e-4, rtol=0)
 
 
 def test_p_of_training_is_that_of_the_judge(model, tokenizer, tiny_judge, tmp_path):
@@ -116,19 +114,18 @@ def test_p_of_training_is_that_of_the_judge(model, tokenizer, tiny_judge, tmp_pa
 
 def test_a_line_that_longer_ones_begin_with_counts_without_them():
     # the line 0 has half of all, of which line 1 a fifth: 0.5 - 0.1 = 0.4
-    tree = {"longer": torch.tensor([[1], [2]])}
-    paths = torch.tensor([[0.5, 0.1]]).log()
-    assert score_line_loss.line_logprobs(paths, tree).exp()[0].tolist() == pytest.approx([0.4, 0.1])
+    lines = score_line_loss.line_logprobs(torch.tensor([[0.5, 0.1]]).log(), {"longer": torch.tensor([[1], [2]])})
+    assert lines.exp()[0].tolist() == pytest.approx([0.4, 0.1])
 
 
-def uniform_tree(tokenizer, targets):
-    """Logits under which every token is as likely, and the tree of a scale of 1 to 2."""
-    tree = ScoreLineTrees(tokenizer, TEMPLATE, (1, 2)).tree(targets)
-    return torch.zeros(len(targets), 1 + len(tree["tokens"]), len(tokenizer)), tree
+def uniform_tree(tokenizer):
+    """Logits that make every token equally likely in both orders of a tie, and the tree of a scale of 1 to 2."""
+    tree = ScoreLineTrees(tokenizer, TEMPLATE, (1, 2)).tree([(1, 1), (1, 1)])
+    return torch.zeros(2, 1 + len(tree["tokens"]), len(tokenizer)), tree
 
 
 def test_the_loss_of_a_tie_and_of_a_soft_preference(tokenizer):
-    logits, tree = uniform_tree(tokenizer, [(1, 1), (1, 1)])
+    logits, tree = uniform_tree(tokenizer)
     # each of four lines is as likely, so P(first better) = 1/4 + 2/4/2 = 0.5 in both orders: CE = log 2, no gap
     for preference in (0.5, 0.8):
         losses, metrics = score_line_loss.pair_losses(logits, tree, torch.tensor([preference]), 1.0, 0.0)
@@ -141,7 +138,7 @@ def test_the_loss_of_a_tie_and_of_a_soft_preference(tokenizer):
 
 
 def test_the_consistency_term_is_the_squared_gap_of_the_orders(tokenizer):
-    logits, tree = uniform_tree(tokenizer, [(1, 1), (1, 1)])
+    logits, tree = uniform_tree(tokenizer)
     two = tokenizer("2 1", add_special_tokens=False)["input_ids"][0]
     logits[:, 0, two] += math.log(3)  # the first score is 2 three times as often as 1, in both orders
     # P(2, 1) = 3/8, ties 1/2: P = 3/8 + 1/4 = 0.625 in both; consistent would be 0.625 and 0.375: gap 0.25
@@ -164,16 +161,13 @@ def test_both_orders_stand_in_the_batch_of_their_pair(tokenizer, tmp_path):
     assert len(alone["input_ids"]) == 3
 
 
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [
-        ({"preference": 0.7}, 0.7), ({"scores": [3, 8]}, 0.0), ({"winner": "1"}, 1.0), ({"winner": "tie"}, 0.5),
-        ({"preference": 0.9, "scores": [7, 4], "reason": "who knows"}, 0.9),  # it stands before the scores
-    ],
-)  # fmt: skip
-def test_labels_become_preferences(tokenizer, tmp_path, label, expected):
-    path = write_rows(tmp_path / "rows.jsonl", lambda sample: label)
-    assert {row.preference for row in built(tokenizer, path)} == {expected}
+def test_labels_become_preferences(tokenizer, tmp_path):
+    labels = [{"preference": 0.7}, {"scores": [3, 8]}, {"winner": "1"}, {"winner": "tie"}]
+    labels += [{"preference": 0.9, "scores": [7, 4], "reason": "who knows"}]  # the preference takes precedence
+    rows = [{"id": str(n), "question": "q", "answers": ["a", "b"]} | label for n, label in enumerate(labels)]
+    path = recipe_runs.write_rows(tmp_path / "rows.jsonl", rows)
+    preferences = {row.sample_id: row.preference for row in built(tokenizer, path)}
+    assert preferences == {"0": 0.7, "1": 0.0, "2": 1.0, "3": 0.5, "4": 0.9}
 
 
 def test_rows_without_any_label_are_refused(tokenizer, tmp_path):

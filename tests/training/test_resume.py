@@ -36,14 +36,13 @@ def uninterrupted(settings, tmp_path_factory):
 
 def assert_same(out, reference):
     """The same loss at every step, with the same number of tokens so far, and the same weights."""
-    tokens = [losses_of(folder / "checkpoint-18", "num_tokens") for folder in (out, reference)]
-    assert tokens[0] == tokens[1]
-    losses, expected = losses_of(out / "checkpoint-18"), losses_of(reference / "checkpoint-18")
+    last = out / "checkpoint-18", reference / "checkpoint-18"
+    assert losses_of(last[0], "num_tokens") == losses_of(last[1], "num_tokens")
+    losses, expected = map(losses_of, last)
     assert list(losses) == list(range(1, 19))
     assert losses == pytest.approx(expected, rel=1e-6)
     weights, others = load_file(out / "model.safetensors"), load_file(reference / "model.safetensors")
-    for name, weight in weights.items():
-        assert weight.numpy() == pytest.approx(others[name].numpy(), abs=1e-6), name
+    torch.testing.assert_close(weights, others, atol=1e-6, rtol=0)
 
 
 @pytest.mark.distributed
@@ -57,9 +56,9 @@ def test_a_run_killed_at_any_step_goes_on_from_its_last_whole_checkpoint(setting
     whole = [checkpoint for checkpoint in checkpoints_in(tmp_path / "out") if not flaw_of(checkpoint)]
     assert whole, f"killed at step {step}"
     assert run_here(config) is None
-    said = capfd.readouterr().out
-    assert f"resuming from {whole[0]}" in said
-    assert said.count("'loss': '") == 18 - int(whole[0].name.split("-")[1])
+    output = capfd.readouterr().out
+    assert f"resuming from {whole[0]}" in output
+    assert output.count("'loss': '") == 18 - int(whole[0].name.split("-")[1])
     assert_same(tmp_path / "out", uninterrupted)
 
 
@@ -72,11 +71,13 @@ def test_a_run_out_of_memory_says_what_needs_less_and_goes_on(settings, uninterr
     with open(f"/proc/{running.pid}/statm") as file:
         closed = int(file.read().split()[0]) * resource.getpagesize() - (64 << 20)
     resource.prlimit(running.pid, resource.RLIMIT_AS, (closed, closed))
-    said, _ = running.communicate(timeout=200)
-    assert running.returncode == 1, said[-3000:]
-    last = next(one for one in checkpoints_in(tmp_path / "out") if not flaw_of(one))
-    error = said[said.index("error: ") :]
-    assert re.search(r"in step \d+ of 18 \(.*(allocate|MemoryError).*\); .* \(now 4\) .* \(now 2\)", error)
+    output, _ = running.communicate(timeout=200)
+    assert running.returncode == 1, output[-3000:]
+    last = next(path for path in checkpoints_in(tmp_path / "out") if not flaw_of(path))
+    error = output[output.index("error: ") :]
+    assert re.search(
+        r"out of memory in step \d+ of 18 \(.*(allocate|MemoryError).*\); .* \(now 4\) .* \(now 2\)", error
+    )
     assert f"the run then resumes from {last}" in error
 
     train(tmp_path, **settings, **HALF, gradient_accumulation_steps=4)
@@ -90,11 +91,11 @@ def test_a_preempted_run_that_then_finds_the_disk_full_loses_nothing(settings, u
     preempted = start(config)
     read_to_step(preempted, 4)
     preempted.terminate()
-    said, _ = preempted.communicate(timeout=200)
-    assert preempted.returncode == 143, said[-3000:]
+    output, _ = preempted.communicate(timeout=200)
+    assert preempted.returncode == 143, output[-3000:]
     last = checkpoints_in(tmp_path / "out")[0]
     step = int(last.name.split("-")[1])
-    assert f"stopped by SIGTERM after step {step} of 18; the same command resumes from {last}" in said
+    assert f"stopped by SIGTERM after step {step} of 18; the same command resumes from {last}" in output
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, hard))  # weights have 0.5 MB, optimiser states 1 MB
@@ -106,12 +107,12 @@ def test_a_preempted_run_that_then_finds_the_disk_full_loses_nothing(settings, u
     assert error.endswith(f"the same command then resumes from {last}")
 
     assert run_here(config) is None
-    said = capfd.readouterr().out
-    assert f"checkpoint-{-(-(step + 1) // 3) * 3}: removed because it is incomplete: {STATE_NAME}" in said
+    removed = f"checkpoint-{-(-(step + 1) // 3) * 3}: removed because it is incomplete: {STATE_NAME}"
+    assert removed in capfd.readouterr().out
     assert_same(tmp_path / "out", uninterrupted)
 
 
-def test_a_run_that_lacks_only_its_judge_trains_no_step_more(settings, uninterrupted, tmp_path, capfd):
+def test_a_run_that_lacks_only_its_judge_trains_no_further_step(settings, uninterrupted, tmp_path, capfd):
     config = configure(tmp_path, **settings)
     (tmp_path / "out").symlink_to(uninterrupted)
     card = json.loads((uninterrupted / "judge.json").read_text())
@@ -127,7 +128,7 @@ def test_a_run_that_lacks_only_its_judge_trains_no_step_more(settings, uninterru
 def test_a_finished_judge_is_trained_over_only_when_told_and_then_anew(settings, uninterrupted, tmp_path):
     config = configure(tmp_path, **settings, max_steps=1, output_dir=str(uninterrupted))
     assert run_here(config).startswith(f"error: {uninterrupted}: contains a finished judge (judge.json)")
-    assert [one.name for one in checkpoints_in(uninterrupted)] == ["checkpoint-18", "checkpoint-15"]
+    assert [path.name for path in checkpoints_in(uninterrupted)] == ["checkpoint-18", "checkpoint-15"]
     first = losses_of(train(tmp_path, **settings, max_steps=3) / "checkpoint-3")
     flags = ("--overwrite_output_dir", "--learning_rate", "0.02")
     again = losses_of(train(tmp_path, *flags, **settings, max_steps=3) / "checkpoint-3")
@@ -171,7 +172,7 @@ def test_settings_that_cannot_be_read_or_served_here_end_with_a_sentence(setting
 def test_lack_of_memory_is_one_sentence_with_the_ways_out(tmp_path):
     args = SimpleNamespace(output_dir=tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2)
     trainer = SimpleNamespace(args=args, state=SimpleNamespace(global_step=3, max_steps=18))
-    sentence = r"in step 4 of 18 \(CUDA\); .* \(now 4\) .* \(now 2\) .* starts over"
+    sentence = r"out of memory in step 4 of 18 \(CUDA\); .* \(now 4\) .* \(now 2\) .* starts over"
     with pytest.raises(RunError, match=sentence), out_of_memory_as_error(trainer):
         raise torch.OutOfMemoryError("CUDA\nlong details")
 
@@ -228,9 +229,9 @@ def test_one_of_two_processes_hears_a_signal_and_both_stop_at_the_same_step(sett
     launcher = start(config, launcher=TWO)
     read_to_step(launcher, 4)
     os.kill(workers(launcher)[1], signal.SIGUSR1)  # not the one that writes
-    said, _ = launcher.communicate(timeout=280)
+    output, _ = launcher.communicate(timeout=280)
     assert launcher.returncode == 1
-    assert "stopped by SIGUSR1 after step" in said
+    assert "stopped by SIGUSR1 after step" in output
     assert flaw_of(checkpoints_in(tmp_path / "stopped/out")[0]) == ""
     finish(start(config, launcher=TWO))
     last = "out/checkpoint-18"
@@ -242,6 +243,6 @@ def test_a_launcher_of_two_processes_passes_sigterm_on(settings, tmp_path):
     launcher = start(configure(tmp_path, **settings | HALF), launcher=TWO)
     read_to_step(launcher, 4)
     launcher.terminate()
-    said, _ = launcher.communicate(timeout=280)
-    assert "stopped by SIGTERM after step" in said
+    output, _ = launcher.communicate(timeout=280)
+    assert "stopped by SIGTERM after step" in output
     assert flaw_of(checkpoints_in(tmp_path / "out")[0]) == ""

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 
 import pytest
@@ -42,6 +43,14 @@ def test_it_says_what_became_of_the_data_and_writes_a_judge(trained):
 def test_a_data_file_that_is_not_there_ends_with_a_sentence(tiny_model, tmp_path):
     end = run_here(configure(tmp_path, model_name_or_path=str(tiny_model), train_data=["nowhere.jsonl"]))
     assert "error: nowhere.jsonl: no such file" in end
+
+
+def test_processes_that_would_each_train_alone_are_stopped(files, tmp_path, monkeypatch):
+    # as accelerate leaves it where the training config does not say use_cpu: started as two, connected as one
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    error = run_here(configure(tmp_path, **files, use_cpu=False))
+    assert re.search("2 processes .* sees 1; set use_cpu: true", str(error))
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_template_than_the_cards_is_refused_with_the_way_out(trained, tmp_path):

@@ -21,6 +21,7 @@ from judgelm.training.trainer import cast_weights, use_single_pass
 from tests.support.poisoned_training import poison
 from tests.support.recipe_runs import LORA, ROOT, TWO, configure, finish, prepare, start, write_rows, write_world
 
+JUDGMENTS = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
 STEP_TOKENS = 100
 """Labelled tokens of a whole step, of which the batch is a part."""
 
@@ -111,8 +112,7 @@ def test_a_batch_without_a_label_has_zero_loss_and_gradients(tune):
 
 
 def test_two_judgments_are_compared_by_their_own_tokens_alone(tiny_model, tmp_path, monkeypatch):
-    row = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
-    rows = write_rows(tmp_path / "rows.jsonl", [row | {"id": str(number)} for number in range(4)])
+    rows = write_rows(tmp_path / "rows.jsonl", [JUDGMENTS | {"id": str(number)} for number in range(4)])
     trainer, *_ = prepare(tiny_model, tmp_path / "out", rows, recipe="dpo", judge={"swap_prob": 0})
     batch = batch_of(trainer)
     assert int(batch["completion_mask"].sum()) == 24  # 8 judgments of 3 tokens
@@ -305,8 +305,7 @@ def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tm
 
 
 def test_the_loss_of_a_broken_step_of_dpo_is_the_mean_over_its_passes(tiny_model, tmp_path):
-    row = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
-    judgments = write_rows(tmp_path / "pairs.jsonl", [row | {"id": str(number)} for number in range(16)])
+    judgments = write_rows(tmp_path / "pairs.jsonl", [JUDGMENTS | {"id": str(number)} for number in range(16)])
     trainer = breaking(tiny_model, judgments, tmp_path, recipe="dpo", gradient_accumulation_steps=4, learning_rate=0.0)
     trainer.add_callback(BreakWeight())
     with pytest.raises(TrainingError, match="weights are not finite"):
