@@ -3,6 +3,7 @@
 import random
 import re
 import shutil
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -15,28 +16,17 @@ from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes import Reasoned
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.grpo import (
-    Attempt,
-    GRPOArguments,
-    JudgeGRPOConfig,
-    VerdictRewards,
-    both_orders_right,
-    check_grpo_arguments,
-    length_penalty,
-    read_form,
-    vllm_fault,
-)
+from judgelm.training import grpo
 from judgelm.training.rows.builder import IGNORED, RowOptions
 from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support import recipe_runs
 
-JUDGE = GRPOArguments(train_data=[])
+JUDGE = grpo.GRPOArguments(train_data=[])
 LIMIT = 100
 GOOD = "Assistant 1 answers the question, and Assistant 2 does not.\n[[{}]]"
 
 
-def form(text, *, ended=True):
-    return read_form(text, ended=ended, min_letters=20)
+form = partial(grpo.read_form, min_letters=20)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +63,12 @@ def rewards_of(policy, *, pairs=40, replies=4):
     written = [policy(best, rng) for _, _, best in shown]
     verdicts = [form(text, ended=tokens < LIMIT) for text, tokens in written]
     judged = zip(verdicts, shown, strict=True)
-    main = both_orders_right([Attempt(pair, order, verdict == best) for verdict, (pair, order, best) in judged])
+    attempts = [grpo.Attempt(pair, order, verdict == best) for verdict, (pair, order, best) in judged]
     return [
         reward
         + JUDGE.form_weight * (0 if verdict in (1, 2) else -1)
-        + JUDGE.length_weight * length_penalty(tokens, soft=JUDGE.soft(LIMIT), limit=LIMIT)
-        for reward, verdict, (_, tokens) in zip(main, verdicts, written, strict=True)
+        + JUDGE.length_weight * grpo.length_penalty(tokens, soft=JUDGE.soft(LIMIT), limit=LIMIT)
+        for reward, verdict, (_, tokens) in zip(grpo.both_orders_right(attempts), verdicts, written, strict=True)
     ]
 
 
@@ -110,33 +100,32 @@ def test_a_coin_gains_a_quarter_and_a_correct_judge_everything():
 def test_the_reward_by_hand():
     # pair 0: 2 of 3 right as given, 1 of 3 right swapped; pair 1: never right as given
     rights = {(0, 0): [1, 1, 0], (0, 1): [0, 0, 1], (1, 0): [0, 0, 0], (1, 1): [1, 1, 1]}
-    attempts = [Attempt(*key, bool(right)) for key, group in rights.items() for right in group]
+    attempts = [grpo.Attempt(*key, bool(right)) for key, group in rights.items() for right in group]
     third = 1 / 3
-    assert both_orders_right(attempts) == pytest.approx([third, third, 0, 0, 0, 2 * third, 0, 0, 0, 0, 0, 0])
-    assert both_orders_right([Attempt(0, 0, True), Attempt(1, 0, True), Attempt(1, 1, True)]) == [None, 1.0, 1.0]
+    assert grpo.both_orders_right(attempts) == pytest.approx([third, third, 0, 0, 0, 2 * third, 0, 0, 0, 0, 0, 0])
+    attempts = [grpo.Attempt(*each, True) for each in ((0, 0), (1, 0), (1, 1))]
+    assert grpo.both_orders_right(attempts) == [None, 1.0, 1.0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.booleans()), max_size=40), st.randoms())
 def test_the_sequence_of_the_attempts_does_not_matter(attempts, rng):
-    attempts = [Attempt(*each) for each in attempts]
-    shuffled = list(enumerate(attempts))
-    rng.shuffle(shuffled)
-    rewards = both_orders_right([attempt for _, attempt in shuffled])
-    by_index = {index: reward for (index, _), reward in zip(shuffled, rewards, strict=True)}
-    assert [by_index[index] for index in range(len(attempts))] == both_orders_right(attempts)
+    attempts = [grpo.Attempt(*each) for each in attempts]
+    order = rng.sample(range(len(attempts)), len(attempts))
+    rewards = dict(zip(order, grpo.both_orders_right([attempts[index] for index in order]), strict=True))
+    assert [rewards[index] for index in range(len(attempts))] == grpo.both_orders_right(attempts)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.lists(st.booleans(), min_size=1, max_size=8))
 def test_the_mean_reward_is_the_share_of_pairs_of_replies_that_are_both_right(given_, swapped):
-    attempts = [Attempt(0, 0, right) for right in given_] + [Attempt(0, 1, right) for right in swapped]
-    rewards = both_orders_right(attempts)
+    attempts = [grpo.Attempt(0, 0, right) for right in given_] + [grpo.Attempt(0, 1, right) for right in swapped]
+    rewards = grpo.both_orders_right(attempts)
     both = sum(a and b for a in given_ for b in swapped) / (len(given_) * len(swapped))
     assert sum(rewards[: len(given_)]) / len(given_) == pytest.approx(both)
     assert sum(rewards[len(given_) :]) / len(swapped) == pytest.approx(both)
 
 
 def test_length_costs_nothing_up_to_the_soft_limit_and_then_linearly():
-    prices = [length_penalty(tokens, soft=60, limit=100) for tokens in (0, 60, 70, 80, 100, 150)]
+    prices = [grpo.length_penalty(tokens, soft=60, limit=100) for tokens in (0, 60, 70, 80, 100, 150)]
     assert prices == pytest.approx([0, 0, -0.25, -0.5, -1, -1])
 
 
@@ -160,7 +149,7 @@ def pairs(tmp_path_factory):
 
 def parsed(tmp_path, **options):
     config = recipe_runs.configure(tmp_path, train_data=["rows.jsonl"], **(GRPO | options))
-    parser = TrlParser((GRPOArguments, JudgeGRPOConfig, ModelConfig))
+    parser = TrlParser((grpo.GRPOArguments, grpo.JudgeGRPOConfig, ModelConfig))
     return parser.parse_args_and_config(["--config", str(config)])[:2]
 
 
@@ -181,24 +170,24 @@ def parsed(tmp_path, **options):
 )
 def test_what_does_not_fit_is_refused_with_the_way_out(tmp_path, options, message):
     with pytest.raises(ConfigError, match=message):
-        check_grpo_arguments(*parsed(tmp_path, **options))
+        grpo.check_grpo_arguments(*parsed(tmp_path, **options))
 
 
 def test_trl_generates_with_the_versions_of_vllm_that_it_supports():
     # TRL 1.16.0 states vllm<=0.31.0,>=0.22.0 in its metadata, and only warns of others
-    assert not any(map(vllm_fault, ("0.22.0", "0.31.0", "0.31.0+cu129", "0.30.1rc1")))
+    assert not any(map(grpo.vllm_fault, ("0.22.0", "0.31.0", "0.31.0+cu129", "0.30.1rc1")))
     for installed in ("0.21.9", "0.31.1", "0.32.0+cpu", "1.0"):
-        assert re.match(rf"vllm {re.escape(installed)} is installed, .*pip install 'vllm", vllm_fault(installed))
+        assert re.match(rf"vllm {re.escape(installed)} is installed, .*pip install 'vllm", grpo.vllm_fault(installed))
 
 
 def test_a_training_with_vllm_but_without_a_vllm_of_trls_ends_before_it_begins(tmp_path, monkeypatch):
     monkeypatch.setattr("judgelm.training.grpo.packages_distributions", dict)  # no package is installed
     with pytest.raises(ConfigError, match="use_vllm is set, but vllm is not installed"):
-        check_grpo_arguments(*parsed(tmp_path, use_vllm=True))
+        grpo.check_grpo_arguments(*parsed(tmp_path, use_vllm=True))
 
 
 def test_the_parts_of_the_reward_are_trls_reward_functions():
-    rewards = VerdictRewards(GRPOArguments(train_data=[], least_letters=20), limit=8, eos_ids=[EOS])
+    rewards = grpo.VerdictRewards(grpo.GRPOArguments(train_data=[], least_letters=20), limit=8, eos_ids=[EOS])
     texts = [LONG + "[[1]]", LONG + "[[1]]", LONG + "[[2]]", "[[2]]"]
     ids = [[1, EOS], [1, 2, 3, EOS], [1] * 8, [2, EOS]]  # the third has no end
     columns = {"pair": [0, 0, 0, 0], "order": [0, 0, 1, 1], "best": [1, 1, 2, 2]}
