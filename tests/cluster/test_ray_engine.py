@@ -139,8 +139,7 @@ def test_a_stream_goes_on_with_the_next_worker():
         first = text_of(next(events))
         kill(engine, busy_worker(engine))
         *others, last = events
-        assert first + "".join(map(text_of, others)) == WORDS
-        assert last == "[DONE]"
+        assert (first + "".join(map(text_of, others)), last) == (WORDS, "[DONE]")
         assert engine.stats()["lost_workers"] == 1
 
 

@@ -54,8 +54,7 @@ def test_a_workers_tokens_in_flight_are_bounded():
     # each is more than 1,000 tokens (4,000 bytes, the template, a reply), and the window begins at 4,096
     scheduler = scheduler_of(1)
     scheduler.add(request(i, question=f"{i}" + "x" * 4000) for i in range(50))
-    assert len(scheduler.dispatch(0.0)[0]) == 4
-    assert scheduler.dispatch(0.0) == {}
+    assert [len(scheduler.dispatch(0.0).get(0, [])) for _ in range(2)] == [4, 0]
 
 
 def test_a_quick_worker_is_given_more_than_a_slow_one():
@@ -137,5 +136,4 @@ def test_whatever_happens_each_request_is_answered_once(data):
             hands[worker] = {}
         dispatch()
     keys = [completion.key for completion in done if completion is not None]
-    assert len(keys) == len(set(keys))
-    assert set(keys) == {str(i) for i in range(added)} - dropped
+    assert sorted(keys) == sorted({str(i) for i in range(added)} - dropped)

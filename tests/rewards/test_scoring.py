@@ -12,18 +12,16 @@ from judgelm.modes import Pairwise, Reasoned
 from judgelm.modes.checklist import Criterion
 from judgelm.records import Sample
 from judgelm.rewards.scoring import AnswerRewards, JudgeQueue, MethodOptions, RewardedAnswer
-from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality, word_opinion
+from tests.support.known_judge import CHANCES, KnownEngine, known_judge, of_quality, quality, word_opinion
 
 
 def rewarding(method, engine=None, template=None, **options):
-    judge = Judge("8 6", engine="scripted", template=template)
-    judge.engine = engine or KnownEngine()
-    return AnswerRewards(judge, method, MethodOptions(**options))
+    return AnswerRewards(known_judge(engine, template=template), method, MethodOptions(**options))
 
 
-def answers(*qualities, question="q", reference=None):
+def answers(*qualities, reference=None):
     texts = [of_quality(wanted, qualities[:index].count(wanted)) for index, wanted in enumerate(qualities)]
-    return [RewardedAnswer(question, text, reference) for text in texts]
+    return [RewardedAnswer("q", text, reference) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +94,6 @@ def test_rewards_of_answers(method, qualities, expected):
 )
 def test_what_has_no_verdict_has_no_reward_and_never_0(method, qualities, reference, expected):
     assert rewarding(method, Unreadable())(answers(*qualities, reference=reference)) == expected
-
-
-def test_groups_are_judged_apart_and_may_be_mixed():
-    first, second = answers(5, 6), answers(7, 5, question="another")
-    mixed = [first[0], second[0], first[1], second[1]]
-    assert rewarding("group")(mixed) == pytest.approx([CHANCES[-1], CHANCES[2], CHANCES[1], CHANCES[-2]])
 
 
 def test_copies_are_equal_without_being_asked():

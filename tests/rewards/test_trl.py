@@ -6,13 +6,11 @@ from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.rewards.scoring import MethodOptions
 from judgelm.rewards.trl import JudgeReward, completion_text, question_text
-from tests.support.known_judge import CHANCES, KnownEngine, of_quality
+from tests.support.known_judge import CHANCES, KnownEngine, known_judge, of_quality
 
 
 def reward_function(method="reference", engine=None, **options):
-    judge = Judge("8 6", engine="scripted")
-    judge.engine = engine or KnownEngine()
-    return JudgeReward(judge, method, **options)
+    return JudgeReward(known_judge(engine), method, **options)
 
 
 def called(function, completions, prompts=None, **columns):
@@ -59,17 +57,16 @@ def test_the_criteria_are_a_column_or_an_option():
 
 
 def test_groups_are_the_completions_of_a_prompt():
-    completions = [of_quality(level) for level in (5, 6, 7, 5)]
-    rewards = called(reward_function("group"), completions, prompts=["q", "q", "other", "other"])
-    assert rewards == pytest.approx([CHANCES[-1], CHANCES[1], CHANCES[2], CHANCES[-2]])
+    completions = [of_quality(level) for level in (5, 7, 6, 5)]
+    rewards = called(reward_function("group"), completions, prompts=["q", "other", "q", "other"])
+    assert rewards == pytest.approx([CHANCES[-1], CHANCES[2], CHANCES[1], CHANCES[-2]])
 
 
 def test_failures_are_none_and_their_share_is_logged():
     logged = {}
     function = reward_function(engine=KnownEngine(lambda prompt: {"nonsense": 1.0}))
     rewards = called(function, ["a", "b"], reference=["c", None], log_metric=lambda *pair: logged.update([pair]))
-    assert rewards == [None, None]
-    assert logged == {"judge_failures": 1.0}
+    assert (rewards, logged) == ([None, None], {"judge_failures": 1.0})
 
 
 def test_the_name_in_trls_logs():

@@ -198,8 +198,7 @@ def test_both_judgments_are_swapped_or_none(tokenizer, write):
     # "the first" may be an answer or a sentence's beginning; what cannot be read has no other way round
     for rejected in ("3 7\nThe first is 2, the second 1 of 2.", "I like both"):
         [texts], counts = read(tokenizer, write(STATED | {"rejected": rejected}), swap_prob=1)
-        assert texts[0] == GIVEN
-        assert (counts.swapped, counts.not_swapped) == (0, 1)
+        assert (texts[0], counts.swapped, counts.not_swapped) == (GIVEN, 0, 1)
 
 
 def test_the_reference_and_the_judgments_made_with_it_are_dropped_together(tokenizer, write):
@@ -217,16 +216,14 @@ def test_a_judges_own_wrong_replies_are_rejected_in_the_order_it_was_shown(token
     judged = run(path, {"what is it|a fox|a dog": "3 7\n", "what is it|a dog|a fox": "9 2\n"})
     texts, counts = read(tokenizer, path, judged, judgments=(judged,))
     # shown exchanged, the teacher's 8 6 is 6 8
-    assert texts == [(GIVEN, "8 6\n", "3 7\n"), (REORDERED, "6 8\n", "9 2\n")]
-    assert counts.made == 2
+    assert (texts, counts.made) == ([(GIVEN, "8 6\n", "3 7\n"), (REORDERED, "6 8\n", "9 2\n")], 2)
 
 
 def test_what_is_wrong_is_another_winner_or_by_choice_a_score_far_off(tokenizer, write, run):
     path = write(PAIR | {"score": [8, 6]}, PAIR | {"id": "2", "question": "q2", "score": [8, 6]})
     judged = run(path, {"what is it|a fox|a dog": "9 3\n", "*": "1 9\n"}, both_orders=False)
     texts, counts = read(tokenizer, path, judged, judgments=(judged,))
-    assert len(texts) == 1
-    assert counts.left_out == {"judge was right": 1}
+    assert (len(texts), counts.left_out) == (1, {"judge was right": 1})
     # of 8 6, the first reply's 9 3 is 3 off at most, the second's 1 9 is 7
     counts = [len(read(tokenizer, path, judged, judgments=(judged,), min_distance=by)[0]) for by in (3.0, 3.5, 7.0)]
     assert counts == [2, 1, 1]

@@ -191,8 +191,7 @@ def test_the_parts_of_the_reward_are_trls_reward_functions():
     texts = [LONG + "[[1]]", LONG + "[[1]]", LONG + "[[2]]", "[[2]]"]
     ids = [[1, EOS], [1, 2, 3, EOS], [1] * 8, [2, EOS]]  # the third has no end
     columns = {"pair": [0, 0, 0, 0], "order": [0, 0, 1, 1], "best": [1, 1, 2, 2]}
-    assert rewards.form(texts, ids) == [0, 0, -1, -1]
-    assert rewards.length(ids) == [0, 0, -1, 0]
+    assert (rewards.form(texts, ids), rewards.length(ids)) == ([0, 0, -1, -1], [0, 0, -1, 0])
     assert rewards.both_orders_right(texts, ids, **columns, trainer_state=None) == [0, 0, 0, 0]
     right = [LONG + "[[1]]", LONG + "[[2]]", LONG + "[[2]]", LONG + "[[2]]"]
     # as given 1 of 2 is right, swapped both

@@ -89,8 +89,7 @@ def test_a_long_answer_is_cut_and_the_target_kept_whole(tokenizer):
     rows = builder(tokenizer, window=120, reference_drop_prob=1.0)
     row = build(rows, Sample(id="1", question="what", answers=(" big" * 300, "a dog")), PLAIN)
     assert len(row.input_ids) <= 120
-    assert halves(row, tokenizer)[1] == "8 6\nthe first can jump</s>"
-    assert rows.counts.cut == 1
+    assert (halves(row, tokenizer)[1], rows.counts.cut) == ("8 6\nthe first can jump</s>", 1)
 
 
 LONG = Sample(id="s", question="what", answers=(" big" * 300,), reference="a fox")
@@ -267,8 +266,7 @@ def test_what_an_earlier_run_left_is_used_until_the_data_changes(tokenizer, file
     [kept] = tmp_path.glob("*.arrow")
     before = kept.stat().st_mtime_ns
     again = laid_out(tokenizer, file, tmp_path)
-    assert kept.stat().st_mtime_ns == before
-    assert again.counts == made.counts
+    assert (kept.stat().st_mtime_ns, again.counts) == (before, made.counts)
     laid_out(tokenizer, write_world(tmp_path / "other.jsonl", ROWS + 1), tmp_path)
     assert len(list(tmp_path.glob("*.arrow"))) == 2
 
@@ -277,8 +275,7 @@ def test_steps_decide_how_many_epochs_there_are(tokenizer, file, tmp_path):
     assert [laid_out(tokenizer, file, tmp_path, **given).epochs for given in ({"steps": 5}, {"epochs": 1.5})] == [1, 2]
     # 15 x 8 rows are 3 epochs of 40, which is known once the first is made
     by_steps, by_epochs = laid_out(tokenizer, file, tmp_path, steps=15), laid_out(tokenizer, file, tmp_path)
-    assert by_steps.epochs == 3
-    assert by_steps.dataset["input_ids"] == by_epochs.dataset["input_ids"]
+    assert (by_steps.epochs, by_steps.dataset["input_ids"]) == (3, by_epochs.dataset["input_ids"])
 
 
 def test_grouping_by_length_keeps_epochs_whole_and_saves_padding():
