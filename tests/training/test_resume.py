@@ -1,4 +1,4 @@
-"""A run that was killed, preempted or out of disk or memory resumes as if uninterrupted; stale locks of torch's builds."""
+"""A run that was killed, preempted, or out of disk or memory resumes as if uninterrupted; stale locks of builds."""
 
 import json
 import multiprocessing
