@@ -98,15 +98,11 @@ def test_a_killed_run(run, pairs, tiny_judge, expected):
     assert children
     process.kill()
     process.wait(60)
-    done = len(judgments_of_torn(out))
+    done = out.read_bytes().count(b"\n")  # the last line may be incomplete
     assert 0 < done < COUNT
     assert f"resuming: {done} samples" in finish(pairs, out, tiny_judge)
     assert not still_alive(children)
     assert judgments(out) == expected
-
-
-def judgments_of_torn(out):
-    return out.read_bytes().splitlines(keepends=True)[: out.read_bytes().count(b"\n")]
 
 
 @pytest.fixture
@@ -126,7 +122,7 @@ def test_a_killed_node_and_one_that_joins(run, two_nodes, expected):
     process, out, log = run(address=cluster.address)
     assert len(workers()) == 2
     cluster.remove_node(second, allow_graceful=False)
-    wait_for_judgments(out, process, log.read_text, len(judgments_of_torn(out)) + 40)
+    wait_for_judgments(out, process, log.read_text, out.read_bytes().count(b"\n") + 40)
     assert len(workers()) == 1, "the other waits for a node"
     cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     assert process.wait(240) == 0, log.read_text()

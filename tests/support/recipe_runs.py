@@ -25,6 +25,7 @@ SETTINGS = {
 TWO = ("torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 """A launcher of two processes."""
 ON_CPU = ("accelerate.commands.launch", "--config_file", str(ROOT / "configs/accelerate/cpu.yaml"))
+FSDP_ON_CPU = "tests/support/fsdp_on_cpu.py"
 LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"]}
 
 
@@ -118,6 +119,18 @@ def start(config, *, launcher=(), script=ROOT / "train/sft.py"):
         [sys.executable, *command], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, env=environment,
     )  # fmt: skip
+
+
+def shape(rows, passes):
+    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
+
+
+def launch(folder, cluster, *flags, script="train/sft.py", port=0, precision="no", **options):
+    """Start two processes by `accelerate launch` with a config for GPUs, of which processes and precision differ."""
+    config_file = str(ROOT / f"configs/accelerate/{cluster}.yaml")
+    launcher = ["accelerate.commands.launch", "--config_file", config_file, "--num_processes", "2"]
+    launcher += ["--mixed_precision", precision, "--main_process_port", str(port), *flags]
+    return start(configure(folder, **options), launcher=launcher, script=ROOT / script)
 
 
 def finish(process):

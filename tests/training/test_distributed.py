@@ -18,12 +18,11 @@ from judgelm.prompts.judge_card import find_card
 from judgelm.training.grpo import Attempt, both_orders_right
 from tests.support import recipe_runs
 from tests.support.known_judge import CHANCES, of_quality
-from tests.support.recipe_runs import LORA, ROOT, TWO, finish, losses_of
+from tests.support.recipe_runs import FSDP_ON_CPU, LORA, ROOT, TWO, finish, launch, losses_of, shape
 from tests.support.vicuna_folders import pickle_weights
 from tests.training.test_grpo import GRPO, write_decided_pairs
 
 pytestmark = pytest.mark.distributed
-FSDP_ON_CPU = "tests/support/fsdp_on_cpu.py"
 PREFERENCES = {"reason_prob": 0.0, "max_steps": 9}  # fewer than 96 rows are pairs
 STEPS = 9  # 96 rows x 1.5 epochs / 16
 # rows of a process in a pass, passes of a step: 16 rows a step over two processes
@@ -35,18 +34,6 @@ def settings(tiny_model, train_file):
     """Everything but the batch's shape."""
     data = {"model_name_or_path": str(tiny_model), "train_data": [train_file], "reason_prob": 0.5}
     return data | {"global_batch": 16, "max_length": 384, "dtype": "float32", "save_steps": STEPS}
-
-
-def shape(rows, passes):
-    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
-
-
-def launch(folder, cluster, *flags, script="train/sft.py", port=0, precision="no", **options):
-    """Start two processes by `accelerate launch` with a config for GPUs, of which processes and precision differ."""
-    config_file = str(ROOT / f"configs/accelerate/{cluster}.yaml")
-    launcher = ["accelerate.commands.launch", "--config_file", config_file, "--num_processes", "2"]
-    launcher += ["--mixed_precision", precision, "--main_process_port", str(port), *flags]
-    return recipe_runs.start(recipe_runs.configure(folder, **options), launcher=launcher, script=ROOT / script)
 
 
 @pytest.fixture(scope="module")

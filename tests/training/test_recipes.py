@@ -23,18 +23,16 @@ from judgelm.training.reward import JudgeRewardConfig, RewardArguments
 
 ROOT = Path(__file__).parents[2]
 TRAIN = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "dpo" not in path.stem)  # see test_dpo.py
+CONFIGS = {"reward": JudgeRewardConfig, "grpo": JudgeGRPOConfig}
 ACCELERATE = sorted((ROOT / "configs/accelerate").glob("*.yaml"))
 
 
 def parse(path, *more):
     """The config as its recipe reads it; this machine need not have the GPU that it asks for."""
     arguments = ["--config", str(path), "--use_cpu", "true", "--tf32", "false", *more]
-    own, config = {
-        "sft": (JudgeArguments, SFTConfig),
-        "preference": (PreferenceArguments, SFTConfig),
-        "reward": (RewardArguments, JudgeRewardConfig),
-        "grpo": (GRPOArguments, JudgeGRPOConfig),
-    }[commands_of(path)[0][2]]
+    recipe = commands_of(path)[0][2]
+    others = {"preference": PreferenceArguments, "reward": RewardArguments, "grpo": GRPOArguments}
+    own, config = others.get(recipe, JudgeArguments), CONFIGS.get(recipe, SFTConfig)
     return TrlParser((own, config, ModelConfig)).parse_args_and_config(arguments)
 
 

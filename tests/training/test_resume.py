@@ -220,18 +220,14 @@ HALF = {"per_device_train_batch_size": 2}
 """Two processes with two rows each and two passes: the global batch of 8 again."""
 
 
-def workers(launcher):
-    """The launcher's children."""
-    return [int(pid) for pid in Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()]
-
-
 @pytest.mark.slow
 def test_one_of_two_processes_hears_a_signal_and_both_stop_at_the_same_step(settings, tmp_path):
     finish(start(configure(tmp_path / "whole", **settings | HALF), launcher=TWO))
     config = configure(tmp_path / "stopped", **settings | HALF)
     launcher = start(config, launcher=TWO)
     read_to_step(launcher, 4)
-    os.kill(workers(launcher)[1], signal.SIGUSR1)  # not the one that writes
+    workers = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    os.kill(int(workers[1]), signal.SIGUSR1)  # not the one that writes
     output, _ = launcher.communicate(timeout=280)
     assert launcher.returncode == 1
     assert "stopped by SIGUSR1 after step" in output

@@ -16,7 +16,7 @@ from judgelm.training.finished_judge import save_judge
 from judgelm.training.reward import RewardArguments, check_reward_arguments
 from judgelm.training.rows.pairs import RewardRowBuilder, RewardRowOptions
 from tests.support.in_process import exit_code
-from tests.support.recipe_runs import LORA, ROOT, configure, finish, losses_of, prepare, start, train, write_rows
+from tests.support.recipe_runs import FSDP_ON_CPU, LORA, finish, launch, losses_of, prepare, shape, train, write_rows
 from tests.support.tiny_judges import CHAT, word_sample
 
 SHAPE = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "save_strategy": "no", "logging_steps": 4}
@@ -142,13 +142,9 @@ def test_two_processes_train_what_one_trains(chat_base, rows, tmp_path, monkeypa
     monkeypatch.setenv("RECIPE", "train/reward.py")
     shared = {"train_data": [rows], "eval_data": [rows], "model_name_or_path": str(chat_base), "dtype": "float32"}
     shared |= {"template": "reward", "max_steps": 6, "save_steps": 6, "global_batch": 8, "learning_rate": 1e-3}
-    two = configure(tmp_path / "two", **shared, per_device_train_batch_size=2, gradient_accumulation_steps=2)
-    script = "tests/support/fsdp_on_cpu.py" if cluster == "fsdp2" else "train/reward.py"
-    flags = ("--num_processes", "2", "--mixed_precision", "no", "--main_process_port", "0")
-    launcher = ("accelerate.commands.launch", "--config_file", str(ROOT / f"configs/accelerate/{cluster}.yaml"), *flags)
-    process = start(two, launcher=launcher, script=ROOT / script)
-    single = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
-    folders = tmp_path / "two/out", train(tmp_path / "one", recipe="reward", **shared, **single)
+    script = FSDP_ON_CPU if cluster == "fsdp2" else "train/reward.py"
+    process = launch(tmp_path / "two", cluster, script=script, **shared, **shape(2, 2))
+    folders = tmp_path / "two/out", train(tmp_path / "one", recipe="reward", **shared, **shape(8, 1))
     finish(process)
     losses, expected = (losses_of(folder / "checkpoint-6") for folder in folders)
     assert losses == pytest.approx(expected, abs=1e-4)
