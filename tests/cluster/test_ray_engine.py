@@ -63,7 +63,7 @@ def test_an_engine_that_breaks_is_a_lost_worker_and_its_words_are_kept():
 
 
 def test_workers_that_do_not_agree_are_refused():
-    with pytest.raises(EngineError, match=r"the workers differ: versions is .* use the same model files"):
+    with pytest.raises(EngineError, match="the workers differ: versions is "):
         Judge("differs", engine="fragile", cluster=TWO)
 
 

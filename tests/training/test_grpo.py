@@ -233,7 +233,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_stopped(trained, tmp_path):
 def test_too_few_pairs_for_a_step_are_refused(tiny_model, pairs, tmp_path):
     options = {"model_name_or_path": str(tiny_model), "train_data": [pairs], "gradient_accumulation_steps": 16}
     message = recipe_runs.run_here(recipe_runs.configure(tmp_path, **(GRPO | options)), recipe="grpo")
-    assert "8 training pairs, but a generation batch needs 16" in message
+    assert re.search("8 training pairs, .* needs 16", message)
 
 
 def test_reasons_come_first_in_the_rows_of_a_fine_tuning_too(tiny_model, pairs):

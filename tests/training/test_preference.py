@@ -172,7 +172,7 @@ def test_labels_become_preferences(tokenizer, tmp_path):
 
 def test_rows_without_any_label_are_refused(tokenizer, tmp_path):
     path = write_rows(tmp_path / "rows.jsonl", lambda sample: {})
-    with pytest.raises(InputError, match=r"no usable rows \(24 no preference, scores or winner\)"):
+    with pytest.raises(InputError, match=r"no usable rows \(24 no preference"):
         built(tokenizer, path)
 
 

@@ -41,8 +41,8 @@ def trained(tiny_model, train_file, tmp_path_factory):
 def test_it_says_what_became_of_the_data_and_writes_a_judge(trained):
     folder, output = trained
     assert "train: 96 rows" in output
-    assert "steps: 6 of 16 rows (per device 16 x accumulation 1 x processes 1)" in output
-    assert "attention: sdpa (not on a CUDA GPU); no padding" in output
+    assert re.search(r"steps: 6 of 16 rows \(.* 16 x .* 1 x .* 1\)", output)
+    assert re.search("attention: sdpa .*; no padding", output)
     card = find_card(str(folder))
     assert (card.template, card.reference, card.step) == ("judgelm-compact", "both", 1)  # scores are integers
     assert (card.training["rows"], card.training["steps"]) == (96, 6)

@@ -273,7 +273,7 @@ def test_a_row_that_breaks_the_loss_ends_the_training_at_its_step(tiny_model, ro
     step = place // 4
     assert step > 0
     poison(trainer.model, token)  # in memory: a base with NaN on disk is refused
-    with pytest.raises(TrainingError, match=rf"nan_step_{step}\.json: the loss is nan in step {step}"):
+    with pytest.raises(TrainingError, match=rf"nan_step_{step}\.json: .*loss is nan in step {step}"):
         trainer.train()
     record = broken(folder)
     assert (record["step"], record["what"], record["loss"]) == (step, "loss", "nan")
@@ -293,7 +293,7 @@ class BreakWeight(TrainerCallback):
 def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tmp_path):
     trainer = breaking(tiny_model, rows, tmp_path)
     trainer.add_callback(BreakWeight())
-    with pytest.raises(TrainingError, match=r"nan_step_2\.json: weights are not finite in step 2"):
+    with pytest.raises(TrainingError, match=r"nan_step_2\.json: weights .* step 2"):
         trainer.train()
     record = broken(tmp_path)
     assert (record["what"], record["sample_ids"]) == ("weights", trainer.rows.dataset["sample_id"][8:12])

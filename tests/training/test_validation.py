@@ -239,7 +239,7 @@ def test_an_evaluation_that_cannot_be_is_refused_with_the_way_out(world, tmp_pat
 
 def test_pairs_without_the_labels_of_training_are_refused(tmp_path):
     plain = write(tmp_path / "plain.jsonl", range(3), fewer=False)
-    with pytest.raises(InputError, match=r"plain\.jsonl: no pair has a label with a reference"):
+    with pytest.raises(InputError, match=r"plain\.jsonl: no pair .* with a reference"):
         draw_pairs([plain], kinds=["with_reference"], count=3, seed=0)
 
 
