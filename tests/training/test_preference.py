@@ -326,7 +326,8 @@ def base(tmp_path_factory):
     prompts = read_texts(ROOT / "judgelm/prompts/readings.toml")
     shown = [prompts[f"{reading}{form}"] for reading in ("letters", "yes-no", "grade") for form in ("", "-criterion")]
     texts = [text.get("before", "") + text["after"] for text in shown]
-    texts += ["Question:\nReply with A or B alone. [Answer A] [End of answer B]\nA\nB\nYes\nNo\n 1 2 3", *WORDS]
+    texts += ["Question:\nReply with A or B alone. [Answer A] [End of answer B]\nA\nB\nYes\nNo\n 1 2 3"]
+    texts.append(" ".join(WORDS))
     shape = {"hidden_size": 64, "layers": 2, "heads": 2, "vocab_size": 600, "max_positions": 512}
     make_base(texts * 4, folder, seed=0, **shape)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -390,7 +391,7 @@ def test_the_reading_names_the_template():
 @pytest.mark.parametrize(
     ("options", "finding"),
     [
-        ({"reading": "letters", "pointwise_weight": 1.0}, "reading letters does not use it"),
+        ({"reading": "letters", "pointwise_weight": 1.0}, "no effect for reading letters"),
         ({"reading": "yes-no", "consistency_weight": 1.0}, "no effect for reading yes-no"),
         ({"reading": "yes-no", "score_line_weight": 1.0}, "no effect for reading yes-no"),
         ({"reading": "yes-no", "both_orders": False}, "shows one answer per prompt"),
@@ -410,7 +411,7 @@ def test_options_that_a_reading_lacks_are_refused(options, finding):
 @pytest.mark.parametrize("arguments", [JudgeArguments, DPOArguments, GRPOArguments])
 def test_other_recipes_name_the_one_that_trains_words(tmp_path, arguments):
     args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
-    with pytest.raises(ConfigError, match=r"template letters scores .*use train/preference.py"):
+    with pytest.raises(ConfigError, match=r"template letters .*use train/preference\.py"):
         check_arguments(arguments(train_data=["rows.jsonl"], template="letters"), args)
 
 

@@ -293,7 +293,7 @@ class BreakWeight(TrainerCallback):
 def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tmp_path):
     trainer = breaking(tiny_model, rows, tmp_path)
     trainer.add_callback(BreakWeight())
-    with pytest.raises(TrainingError, match=r"nan_step_2\.json: weights .* step 2"):
+    with pytest.raises(TrainingError, match=r"nan_step_2\.json: .*weights .* step 2"):
         trainer.train()
     record = broken(tmp_path)
     assert (record["what"], record["sample_ids"]) == ("weights", trainer.rows.dataset["sample_id"][8:12])
