@@ -1,5 +1,6 @@
 """`judgelm-batch` on Ray: judgments like those of one process, and everything in it killed in turn."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -28,11 +29,6 @@ def on_workers(pairs, out, judge, *more, address="local"):
     return command(pairs, out, judge, "--ray", address, "--workers", "2", "--worker-cores", "1", *more)
 
 
-def slow(pairs, out, judge, **where):
-    """One pair at a time, so that there is time to kill something."""
-    return on_workers(pairs, out, judge, "--max-num-seqs", "1", **where)
-
-
 @pytest.fixture(scope="module")
 def expected(pairs, tiny_judge, tmp_path_factory):
     """What one process says."""
@@ -47,21 +43,13 @@ def judgments(out):
     return {name: {key: value for key, value in row.items() if key != "provenance"} for name, row in rows}
 
 
-def start(arguments, log):
-    with log.open("w") as file:  # a pipe would stay open in what is left behind
-        return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=file)
-
-
 def workers():
     """Ids of the processes in which a worker runs; Ray names them so."""
-    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if b"ray::Worker" in _bytes(path)]
-
-
-def _bytes(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            pids += [int(path.parent.name)] if b"ray::Worker" in path.read_bytes() else []
+    return pids
 
 
 @pytest.fixture
@@ -71,7 +59,10 @@ def run(pairs, tiny_judge, tmp_path):
     started = []
 
     def begin(**where):
-        process = start(slow(pairs, out, tiny_judge, **where), log)
+        # one pair at a time, so that there is time to kill something
+        arguments = on_workers(pairs, out, tiny_judge, "--max-num-seqs", "1", **where)
+        with log.open("w") as file:  # a pipe would stay open in what is left behind
+            process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=file)
         started.append(process)
         wait_for_judgments(out, process, log.read_text, 40)
         return process, out, log
@@ -107,15 +98,11 @@ def test_a_killed_run(run, pairs, tiny_judge, expected):
     assert children
     process.kill()
     process.wait(60)
-    done = len(judgments_of_torn(out))
+    done = out.read_bytes().count(b"\n")  # the last line may be incomplete
     assert 0 < done < COUNT
     assert f"resuming: {done} samples" in finish(pairs, out, tiny_judge)
     assert not still_alive(children)
     assert judgments(out) == expected
-
-
-def judgments_of_torn(out):
-    return out.read_bytes().splitlines(keepends=True)[: out.read_bytes().count(b"\n")]
 
 
 @pytest.fixture
@@ -135,7 +122,7 @@ def test_a_killed_node_and_one_that_joins(run, two_nodes, expected):
     process, out, log = run(address=cluster.address)
     assert len(workers()) == 2
     cluster.remove_node(second, allow_graceful=False)
-    wait_for_judgments(out, process, log.read_text, len(judgments_of_torn(out)) + 40)
+    wait_for_judgments(out, process, log.read_text, out.read_bytes().count(b"\n") + 40)
     assert len(workers()) == 1, "the other waits for a node"
     cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     assert process.wait(240) == 0, log.read_text()

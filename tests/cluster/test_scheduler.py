@@ -1,5 +1,6 @@
 """Who gets which request: windows, shared beginnings, lost workers; no process anywhere."""
 
+import re
 from dataclasses import replace
 
 from hypothesis import given
@@ -26,10 +27,6 @@ def finish(scheduler, worker, sent, now=1.0):
     return scheduler.complete(worker, Completion(key=sent.key, texts=("8 6",), finish_reasons=("stop",)), now)
 
 
-def questions(dispatched):
-    return {worker: {span.text for each in sent for span in each.prompt.spans} for worker, sent in dispatched.items()}
-
-
 def test_requests_are_spread_and_come_back_under_their_own_keys():
     scheduler = scheduler_of(2)
     scheduler.add(request(f"k{i}", question=f"q{i}") for i in range(6))
@@ -42,12 +39,11 @@ def test_requests_are_spread_and_come_back_under_their_own_keys():
 
 def test_both_orders_of_a_pair_and_its_reason_go_to_one_worker():
     scheduler = scheduler_of(2)
-    scheduler.add(
-        [request("0:0", "q0"), request("0:1", "q0", "another"), request("1:0", "q1"), request("1:1", "q1", "x")]
-    )
+    scheduler.add(request(f"{pair}:{order}", f"q{pair}", f"answer {order}") for pair in (0, 1) for order in (0, 1))
     dispatched = scheduler.dispatch(0.0)
-    assert {worker: len(sent) for worker, sent in dispatched.items()} == {0: 2, 1: 2}
-    [home] = [worker for worker, texts in questions(dispatched).items() if any("q1" in text for text in texts)]
+    shown = [{span.text for each in dispatched[worker] for span in each.prompt.spans} for worker in (0, 1)]
+    assert [len(dispatched[worker]) for worker in (0, 1)] == [2, 2]
+    [home] = [worker for worker, texts in enumerate(shown) if any("q1" in text for text in texts)]
     scheduler.add(request(f"new {i}", f"new {i}") for i in range(4))
     scheduler.add([request("1:0", "q1", prefill="8 6\n")])
     later = scheduler.dispatch(1.0)
@@ -58,8 +54,7 @@ def test_a_workers_tokens_in_flight_are_bounded():
     # each is more than 1,000 tokens (4,000 bytes, the template, a reply), and the window begins at 4,096
     scheduler = scheduler_of(1)
     scheduler.add(request(i, question=f"{i}" + "x" * 4000) for i in range(50))
-    assert len(scheduler.dispatch(0.0)[0]) == 4
-    assert scheduler.dispatch(0.0) == {}
+    assert [len(scheduler.dispatch(0.0).get(0, [])) for _ in range(2)] == [4, 0]
 
 
 def test_a_quick_worker_is_given_more_than_a_slow_one():
@@ -98,15 +93,14 @@ def test_only_the_request_that_ends_workers_fails():
         for worker, sent in dispatched.items():
             if any(span.text == "q7" for sent_request in sent for span in sent_request.prompt.spans):
                 lost += 1
-                done |= {completion.key: completion for completion in scheduler.lose_worker(worker, "out of memory")}
+                completions = scheduler.lose_worker(worker, "out of memory")
                 scheduler.add_worker(worker, 100)
             else:
                 completions = [finish(scheduler, worker, sent_request) for sent_request in sent]
-                done |= {completion.key: completion for completion in completions}
+            done |= {completion.key: completion for completion in completions}
     assert sorted(done, key=int) == [str(i) for i in range(12)]
     assert [key for key, completion in done.items() if completion.finish_reasons == ("error",)] == ["7"]
-    assert "3 workers were lost while running this request" in done["7"].error
-    assert "out of memory" in done["7"].error
+    assert re.search("3 workers were lost .*out of memory", done["7"].error)
     assert lost == 3
 
 
@@ -142,5 +136,4 @@ def test_whatever_happens_each_request_is_answered_once(data):
             hands[worker] = {}
         dispatch()
     keys = [completion.key for completion in done if completion is not None]
-    assert len(keys) == len(set(keys))
-    assert set(keys) == {str(i) for i in range(added)} - dropped
+    assert sorted(keys) == sorted({str(i) for i in range(added)} - dropped)

@@ -22,9 +22,9 @@ def test_ray_takes_the_example_of_a_cluster():
 
 def test_a_machine_of_the_cluster_installs_and_starts_in_an_environment_of_its_own(tmp_path):
     # pip, ray and python3 are stood in for: each notes where it lies; `python3 -m venv` makes the other two
-    (tmp_path / "judgelm").mkdir()
     outside, log = tmp_path / "outside", tmp_path / "log"
-    outside.mkdir()
+    for folder in (tmp_path / "judgelm", outside):
+        folder.mkdir()
     noted = f'#!/bin/bash\necho "$0" >> {log}\n'
     made = 'mkdir -p "$3/bin"; for name in pip ray; do cp "$(dirname "$0")/$name" "$3/bin/$name"; done\n'
     for name, text in {"pip": noted, "ray": noted, "python3": f"#!/bin/bash\n{made}"}.items():
@@ -49,17 +49,14 @@ def test_the_slurm_script_judges_on_two_nodes(tmp_path):
     for name, body in {"scontrol": "echo 127.0.0.1", "srun": tasks}.items():
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    environment = os.environ | {
-        "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "node",
-        "SLURM_JOB_ID": str(os.getpid()), "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "1",
-    }  # fmt: skip
+    slurm = {"JOB_NODELIST": "node", "JOB_ID": str(os.getpid()), "JOB_NUM_NODES": "2", "CPUS_PER_TASK": "1"}
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {f"SLURM_{name}": value for name, value in slurm.items()} | {"PATH": path}
     rows = ({"id": f"p{i}", "question": f"q{i}", "answer_1": "a", "answer_2": "b"} for i in range(50))
     pairs, out, log = write_rows(tmp_path / "pairs.jsonl", rows), tmp_path / "out.jsonl", tmp_path / "log"
     command = ["bash", ROOT / "serve/slurm_ray.sh", pairs, "-o", out, "--model", "8 6", "--engine", "scripted"]
     with log.open("w") as file:
-        done = subprocess.run(
-            list(map(str, command)), check=False, stdout=file, stderr=file, env=environment, timeout=200
-        )
+        done = subprocess.run(command, check=False, stdout=file, stderr=file, env=environment, timeout=200)
     assert done.returncode == 0, log.read_text()
     assert len(out.read_text().splitlines()) == 50
     assert "2 workers of 1 core" in log.read_text()

@@ -11,32 +11,17 @@ from judgelm.judge import Judge
 from judgelm.modes import Pairwise, Reasoned
 from judgelm.modes.checklist import Criterion
 from judgelm.records import Sample
-from judgelm.rewards.scoring import (
-    AnswerRewards,
-    JudgeQueue,
-    MethodOptions,
-    RewardedAnswer,
-)
-from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality, word_opinion
+from judgelm.rewards.scoring import AnswerRewards, JudgeQueue, MethodOptions, RewardedAnswer
+from tests.support.known_judge import CHANCES, KnownEngine, known_judge, of_quality, quality, word_opinion
 
 
-def rewarding(method, engine=None, **options):
-    judge = Judge("8 6", engine="scripted")
-    judge.engine = engine or KnownEngine()
-    return AnswerRewards(judge, method, MethodOptions(**options))
+def rewarding(method, engine=None, template=None, **options):
+    return AnswerRewards(known_judge(engine, template=template), method, MethodOptions(**options))
 
 
-def answers(*qualities, question="q", reference=None):
-    return [
-        RewardedAnswer(question, of_quality(wanted, qualities[:index].count(wanted)), reference)
-        for index, wanted in enumerate(qualities)
-    ]
-
-
-def reading(template, method):
-    judge = Judge("8 6", engine="scripted", template=template)
-    judge.engine = KnownEngine(word_opinion)
-    return AnswerRewards(judge, method)
+def answers(*qualities, reference=None):
+    texts = [of_quality(wanted, qualities[:index].count(wanted)) for index, wanted in enumerate(qualities)]
+    return [RewardedAnswer("q", text, reference) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -52,28 +37,26 @@ def reading(template, method):
 )
 def test_judges_that_are_read_off_a_word_reward_by_their_reading(template, method, expected):
     given = answers(5, 7, reference=of_quality(6) if method == "reference" else None)
-    assert reading(template, method)(given) == pytest.approx(expected)
+    assert rewarding(method, KnownEngine(word_opinion), template)(given) == pytest.approx(expected)
 
 
 def test_a_checklist_rewards_the_weighted_share_of_what_is_met():
     # P(yes) of quality 5 is 4/9, of the word opinion, whatever the criterion: (3 + 1 - 2) / 4 of it
     [good, bad] = answers(5, 7)
-    own = ["c", {"text": "d", "weight": -2}]
-    judge = Judge("8 6", engine="scripted")
-    judge.engine = KnownEngine(word_opinion)
-    options = MethodOptions(criteria=(Criterion(text="c", weight=3), "d", Criterion(text="e", weight=-2)))
-    rewards = AnswerRewards(judge, "checklist", options)
+    own, engine = ["c", {"text": "d", "weight": -2}], KnownEngine(word_opinion)
+    criteria = (Criterion(text="c", weight=3), "d", Criterion(text="e", weight=-2))
+    rewards = rewarding("checklist", engine, criteria=criteria)
     # the second answer has criteria of its own: (1 - 2) / 1 of its P(yes) is below 0
     assert rewards([good, bad._replace(criteria=own)]) == [pytest.approx(4 / 9 / 2), 0]
     assert rewards([bad]) == [pytest.approx(6 / 9 / 2)]  # the same answer by other criteria is another judgment
-    assert AnswerRewards(judge, "checklist")([good]) == [None]
+    assert rewarding("checklist", engine)([good]) == [None]
     with pytest.raises(ConfigError, match="occurs twice"):
         rewards([good._replace(criteria=["c", "c"])])
 
 
 def test_letters_give_no_answer_a_score_alone():
-    with pytest.raises(ConfigError, match=r"reading letters cannot score"):
-        reading("letters", "score")
+    with pytest.raises(ConfigError, match="reading letters does not score"):
+        rewarding("score", template="letters")
 
 
 class Unreadable(KnownEngine):
@@ -91,11 +74,7 @@ class Unreadable(KnownEngine):
         ("reference", (5, 6, 4, 7), [CHANCES[0], CHANCES[1], CHANCES[-1], CHANCES[2]]),
         ("score", (2, 5, 9), [1 / 9, 4 / 9, 8 / 9]),  # expected scores on 1 to 10
         # the mean chance over the others: 5 meets 6 and 7, 6 meets 5 and 7, 7 meets 5 and 6
-        (
-            "group",
-            (5, 6, 7),
-            [(CHANCES[-1] + CHANCES[-2]) / 2, (CHANCES[1] + CHANCES[-1]) / 2, (CHANCES[2] + CHANCES[1]) / 2],
-        ),
+        ("group", (5, 6, 7), [(CHANCES[by] + CHANCES[other]) / 2 for by, other in ((-1, -2), (1, -1), (2, 1))]),
     ],
 )
 def test_rewards_of_answers(method, qualities, expected):
@@ -117,38 +96,23 @@ def test_what_has_no_verdict_has_no_reward_and_never_0(method, qualities, refere
     assert rewarding(method, Unreadable())(answers(*qualities, reference=reference)) == expected
 
 
-def test_groups_are_judged_apart_and_may_be_mixed():
-    first, second = answers(5, 6), answers(7, 5, question="another")
-    mixed = [first[0], second[0], first[1], second[1]]
-    assert rewarding("group")(mixed) == pytest.approx([CHANCES[-1], CHANCES[2], CHANCES[1], CHANCES[-2]])
-
-
 def test_copies_are_equal_without_being_asked():
-    rewards = rewarding("group")
-    copy = answers(5)[0]
+    rewards, [copy] = rewarding("group"), answers(5)
     assert rewards([copy, copy]) == [0.5, 0.5]
     assert rewards.queue.judged == 0
     assert rewards([copy, copy, *answers(6)]) == pytest.approx([(0.5 + CHANCES[-1]) / 2] * 2 + [CHANCES[1]])
     assert rewards.queue.judged == 1
 
 
-def test_a_comparison_without_a_verdict_is_left_out_of_the_mean():
-    with Judge("no scores", engine="scripted") as judge:
-        rewards = AnswerRewards(judge, "group", MethodOptions())(answers(5, 6))
-    assert rewards == [None, None]
-
-
 def test_without_probabilities_the_verdict_counts():
     engine = KnownEngine(logprobs=False)
-    given_ = answers(5, 6, 4, reference=of_quality(5, 1))
-    assert rewarding("reference", engine)(given_) == [0.5, 1.0, 0.0]
+    assert rewarding("reference", engine)(answers(5, 6, 4, reference=of_quality(5, 1))) == [0.5, 1.0, 0.0]
 
 
 def test_the_mode_is_the_judges_own():
     with Judge("So.\n[[1]]", engine="scripted", template="reasoned-compact") as judge:
-        assert AnswerRewards(judge).queue.mode == Reasoned(
-            template="reasoned-compact", both_orders=True, distribution=True
-        )
+        mode = Reasoned(template="reasoned-compact", both_orders=True, distribution=True)
+        assert AnswerRewards(judge).queue.mode == mode
         with pytest.raises(ConfigError, match="mode single needs scores"):
             AnswerRewards(judge, "score")
     with Judge("8 6", engine="scripted") as judge:
@@ -184,8 +148,7 @@ def length_of(prompt):
 
 
 def test_judgments_come_in_the_order_asked_and_each_sample_is_judged_once():
-    engine = CountingEngine(length_of)
-    with JudgeQueue(MODE, engine) as queue:
+    with JudgeQueue(MODE, CountingEngine(length_of)) as queue:
         samples = [pair("a" * size) for size in (3, 1, 3, 2)]
         assert [judgment.scores for judgment in queue.judge(samples)] == [(3, 1), (1, 1), (3, 1), (2, 1)]
         assert [judgment.scores for judgment in queue.judge(samples[::-1])] == [(2, 1), (3, 1), (1, 1), (3, 1)]
@@ -199,13 +162,10 @@ def test_a_reference_makes_another_sample():
 
 
 def test_a_failure_is_a_judgment_that_is_not_remembered():
-    engine = CountingEngine(lambda prompt: "nonsense")
-    with JudgeQueue(MODE, engine) as queue:
-        [judgment] = queue.judge([pair("a")])
-        assert judgment.failure.code == "off_grammar"
+    with JudgeQueue(MODE, engine := CountingEngine(lambda prompt: "nonsense")) as queue:
+        assert queue.judge([pair("a")])[0].failure.code == "off_grammar"
         engine.script = length_of
-        [judgment] = queue.judge([pair("a")])
-        assert judgment.failure is None
+        assert queue.judge([pair("a")])[0].failure is None
         assert queue.judged == 2
 
 

@@ -6,30 +6,25 @@ from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.rewards.scoring import MethodOptions
 from judgelm.rewards.trl import JudgeReward, completion_text, question_text
-from tests.support.known_judge import CHANCES, KnownEngine, of_quality
+from tests.support.known_judge import CHANCES, KnownEngine, known_judge, of_quality
 
 
 def reward_function(method="reference", engine=None, **options):
-    judge = Judge("8 6", engine="scripted")
-    judge.engine = engine or KnownEngine()
-    return JudgeReward(judge, method, **options)
+    return JudgeReward(known_judge(engine), method, **options)
 
 
 def called(function, completions, prompts=None, **columns):
     """As TRL 1.16 calls it: all by name, the columns as lists."""
     prompts = prompts or ["q"] * len(completions)
-    ids = [[1]] * len(completions)
-    return function(
-        prompts=prompts, completions=completions, completion_ids=ids, trainer_state=None, log_extra=None, **columns
-    )
+    given = {"prompts": prompts, "completions": completions, "completion_ids": [[1]] * len(completions)}
+    return function(**given, trainer_state=None, log_extra=None, **columns)
 
 
 def test_texts_and_messages():
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}]
     turns = [*chat, {"role": "assistant", "content": "a"}, {"role": "user", "content": [{"type": "text", "text": "b"}]}]
-    assert [question_text(prompt) for prompt in ("q", chat, turns)] == [
-        "q", "q", "user: q\n\nassistant: a\n\nuser: b",
-    ]  # fmt: skip
+    texts = [question_text(prompt) for prompt in ("q", chat, turns)]
+    assert texts == ["q", "q", "user: q\n\nassistant: a\n\nuser: b"]
     assert [completion_text(text) for text in ("a", [{"role": "assistant", "content": "a"}])] == ["a", "a"]
 
 
@@ -55,25 +50,23 @@ def test_the_criteria_are_a_column_or_an_option():
     judge = Judge("Yes", engine="scripted")
     rows = [["c"], [{"text": "c", "weight": 2}, {"text": "d", "weight": -1}]]
     assert called(JudgeReward(judge, "checklist"), ["a", "b"], criteria=rows) == pytest.approx([1, 1 / 2])
-    options = MethodOptions(criteria=("c",))
-    assert called(JudgeReward(judge, "checklist", options=options), ["a"]) == pytest.approx([1])
+    function = JudgeReward(judge, "checklist", options=MethodOptions(criteria=("c",)))
+    assert called(function, ["a"]) == pytest.approx([1])
     with pytest.raises(InputError, match='no column "criteria"'):
         called(JudgeReward(judge, "checklist"), ["a"])
 
 
 def test_groups_are_the_completions_of_a_prompt():
-    completions = [of_quality(level) for level in (5, 6, 7, 5)]
-    rewards = called(reward_function("group"), completions, prompts=["q", "q", "other", "other"])
-    assert rewards == pytest.approx([CHANCES[-1], CHANCES[1], CHANCES[2], CHANCES[-2]])
+    completions = [of_quality(level) for level in (5, 7, 6, 5)]
+    rewards = called(reward_function("group"), completions, prompts=["q", "other", "q", "other"])
+    assert rewards == pytest.approx([CHANCES[-1], CHANCES[2], CHANCES[1], CHANCES[-2]])
 
 
 def test_failures_are_none_and_their_share_is_logged():
     logged = {}
-    silent = KnownEngine(lambda prompt: {"nonsense": 1.0})
-    function = reward_function(engine=silent)
+    function = reward_function(engine=KnownEngine(lambda prompt: {"nonsense": 1.0}))
     rewards = called(function, ["a", "b"], reference=["c", None], log_metric=lambda *pair: logged.update([pair]))
-    assert rewards == [None, None]
-    assert logged == {"judge_failures": 1.0}
+    assert (rewards, logged) == ([None, None], {"judge_failures": 1.0})
 
 
 def test_the_name_in_trls_logs():

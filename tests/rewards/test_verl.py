@@ -11,12 +11,9 @@ SCRIPT = {"model": "8 6", "engine": "scripted"}
 
 
 def score(solution="a", truth="b", extra_info=None, **options):
-    extra_info = {"question": "q", "num_turns": None} if extra_info is None else extra_info
-    return asyncio.run(
-        compute_score(
-            data_source="any", solution_str=solution, ground_truth=truth, extra_info=extra_info, **(SCRIPT | options)
-        )
-    )
+    row = {"question": "q", "num_turns": None} if extra_info is None else extra_info
+    given = {"data_source": "any", "solution_str": solution, "ground_truth": truth, "extra_info": row}
+    return asyncio.run(compute_score(**given | SCRIPT | options))
 
 
 def test_the_better_of_response_and_ground_truth():
@@ -30,16 +27,14 @@ def test_the_score_of_a_response():
 
 
 def test_a_checklist_is_part_of_the_row():
-    criteria = [{"text": "c", "weight": 3}, {"text": "d", "weight": -1}]
-    row = {"question": "q", "criteria": criteria}
+    row = {"question": "q", "criteria": [{"text": "c", "weight": 3}, {"text": "d", "weight": -1}]}
     assert score(truth=None, method="checklist", model="Yes", extra_info=row)["score"] == pytest.approx(2 / 3)
 
 
 def test_many_responses_share_the_judge():
     async def all_of_them():
-        return await asyncio.gather(
-            *(compute_score("any", f"answer {index}", "b", {"question": "q"}, **SCRIPT) for index in range(50))
-        )
+        calls = (compute_score("any", f"answer {index}", "b", {"question": "q"}, **SCRIPT) for index in range(50))
+        return await asyncio.gather(*calls)
 
     assert asyncio.run(all_of_them()) == [{"score": 0.5, "judged": 1.0}] * 50
 

@@ -86,10 +86,15 @@ class KnownEngine(ScriptedEngine):
         )
 
 
+def known_judge(engine=None, **options):
+    judge = Judge("8 6", engine="scripted", **options)
+    judge.engine = engine or KnownEngine()
+    return judge
+
+
 @contextmanager
 def handler_of(engine=None, *, scale=None, template=None, **options):
-    judge = Judge("8 6", engine="scripted")
-    judge.engine = engine or KnownEngine()
+    judge = known_judge(engine)
     if scale is not None:
         judge.format = replace(judge.format, scale=scale)
     if template is not None:

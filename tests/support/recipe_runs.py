@@ -24,6 +24,8 @@ SETTINGS = {
 
 TWO = ("torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 """A launcher of two processes."""
+ON_CPU = ("accelerate.commands.launch", "--config_file", str(ROOT / "configs/accelerate/cpu.yaml"))
+FSDP_ON_CPU = "tests/support/fsdp_on_cpu.py"
 LORA = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["all-linear"]}
 
 
@@ -86,6 +88,12 @@ def run_here(config, *flags, recipe="sft"):
         torch.set_num_threads(threads)
 
 
+def train(folder, *flags, recipe="sft", **options):
+    """Run the recipe in this process with these options; the output folder."""
+    assert run_here(configure(folder, **options), *flags, recipe=recipe) is None
+    return folder / "out"
+
+
 def merge_here(adapter, out, *flags):
     """Run `train/merge_lora.py` in this process."""
     return _run_script("train/merge_lora.py", adapter, "-o", out, *flags)
@@ -113,6 +121,18 @@ def start(config, *, launcher=(), script=ROOT / "train/sft.py"):
     )  # fmt: skip
 
 
+def shape(rows, passes):
+    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
+
+
+def launch(folder, cluster, *flags, script="train/sft.py", port=0, precision="no", **options):
+    """Start two processes by `accelerate launch` with a config for GPUs, of which processes and precision differ."""
+    config_file = str(ROOT / f"configs/accelerate/{cluster}.yaml")
+    launcher = ["accelerate.commands.launch", "--config_file", config_file, "--num_processes", "2"]
+    launcher += ["--mixed_precision", precision, "--main_process_port", str(port), *flags]
+    return start(configure(folder, **options), launcher=launcher, script=ROOT / script)
+
+
 def finish(process):
     said, _ = process.communicate(timeout=280)
     assert process.returncode == 0, said[-5000:]
@@ -126,6 +146,11 @@ def read_to_step(process, step):
         assert lines[-1], "it ended too early: " + "".join(lines)[-3000:]
 
 
+def history(checkpoint, name="loss"):
+    """What was logged together with this number, up to a checkpoint."""
+    entries = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
+    return [entry for entry in entries if name in entry]
+
+
 def losses_of(checkpoint, name="loss"):
-    history = json.loads((checkpoint / "trainer_state.json").read_text())["log_history"]
-    return {entry["step"]: entry[name] for entry in history if name in entry}
+    return {entry["step"]: entry[name] for entry in history(checkpoint, name)}

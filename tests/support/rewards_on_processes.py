@@ -9,11 +9,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from accelerate import PartialState
 
 from judgelm.errors import RunError
-from judgelm.judge import Judge
 from judgelm.rewards.trl import JudgeReward
 from judgelm.training.grpo import GRPOArguments, VerdictRewards
 from judgelm.training.process_group import require_shared_disk
-from tests.support.known_judge import KnownEngine
+from tests.support.known_judge import known_judge
 
 
 def main():
@@ -26,9 +25,7 @@ def main():
         return {name: values[begin : begin + size] for name, values in columns.items()}
 
     verdicts = VerdictRewards(GRPOArguments(train_data=[], least_letters=0), limit=8, eos_ids=[7])
-    judge = Judge("8 6", engine="scripted")
-    judge.engine = KnownEngine()
-    groups = JudgeReward(judge, "group")
+    groups = JudgeReward(known_judge(), "group")
     rewards = {
         "verdicts": verdicts.both_orders_right(**share(asked["verdicts"])),
         "answers": groups(**share(asked["answers"])),

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from benchmarks.tiny_model import make_base
 from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
-from tests.support.recipe_runs import LORA, configure, merge_here, run_here, write_rows
+from tests.support.recipe_runs import LORA, merge_here, train, write_rows
 from tests.support.tiny_judges import reply_of, text_of, word_sample
 
 pytestmark = pytest.mark.distributed  # there, no other test's vLLM runs in this process, which can hold only one
@@ -24,9 +24,9 @@ NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "use_bnb_nested_quant
 def judged(folder, *, distribution=True, **options):
     """Scores of all pairs in both orders, None where the judge wrote none, and P(first is better)."""
     with Judge(str(folder), **({"engine": "transformers", "dtype": "float32"} | options)) as judge:
-        found = [judge.compare(one.question, *one.answers, distribution=distribution) for one in PAIRS]
-    assert sum(one.failure is not None for one in found) <= 3  # trained for seconds, it may write 100 for a 10
-    return [one.scores for one in found], [one.probability for one in found]
+        judged = [judge.compare(pair.question, *pair.answers, distribution=distribution) for pair in PAIRS]
+    assert sum(each.failure is not None for each in judged) <= 3  # trained for seconds, it may write 100 for a 10
+    return [each.scores for each in judged], [each.probability for each in judged]
 
 
 def train_on_words(folder, name, *, opposite=False, **options):
@@ -38,8 +38,7 @@ def train_on_words(folder, name, *, opposite=False, **options):
         rows.append({"id": sample.id, "question": sample.question, "answers": list(sample.answers), "scores": scores})
     shape = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1, "warmup_steps": 0.1}
     data = {"train_data": [write_rows(folder / "rows.jsonl", rows)], "dtype": "float32", "save_strategy": "no"}
-    assert run_here(configure(folder, **(data | shape | options))) is None
-    return folder / "out"
+    return train(folder, **(data | shape | options))
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +53,14 @@ def whole_judge(tmp_path_factory):
 @pytest.fixture(scope="module")
 def adapters(whole_judge, tmp_path_factory):
     """Adapter and merged judge, by LoRA and by QLoRA."""
-    found = {}
+    folders = {}
     for name, quantised in {"lora": {}, "qlora": NF4}.items():
         lora = LORA | {"lora_r": 8, "lora_alpha": 32, "num_train_epochs": 4} | quantised
         folder = tmp_path_factory.mktemp(name)
         adapter = train_on_words(folder, name, opposite=True, model_name_or_path=str(whole_judge), **lora)
         assert merge_here(adapter, folder / "merged", "--dtype", "float32") is None
-        found[name] = adapter, folder / "merged"
-    return found
+        folders[name] = adapter, folder / "merged"
+    return folders
 
 
 def of_both(some, others):
@@ -70,8 +69,8 @@ def of_both(some, others):
 
 def agreeing(some, others):
     """The share of pairs in which both find the same answer better, or neither."""
-    found = of_both(some, others)
-    return sum((a > b) - (a < b) == (c > d) - (c < d) for (a, b), (c, d) in found) / len(found)
+    scores = of_both(some, others)
+    return sum((a > b) - (a < b) == (c > d) - (c < d) for (a, b), (c, d) in scores) / len(scores)
 
 
 @pytest.mark.parametrize(("name", "quantization"), [("lora", None), ("qlora", "4bit")])
@@ -104,7 +103,6 @@ def test_a_trained_judge_gives_the_same_scores_in_both_engines(whole_judge, adap
         pytest.skip("vllm is not installed: `make test` installs it")
     folder = whole_judge if kind == "whole" else adapters["lora"][1]
     small = {"kv_cache_memory_bytes": 1 << 27, "enforce_eager": True}
-    there, _ = judged(folder, distribution=False)
-    here, _ = judged(folder, distribution=False, engine="vllm", engine_args=small)
-    assert here == there  # 30 pairs in both orders, float32
-    assert len(set(here)) > 10, "the scores say nothing"
+    scores, _ = judged(folder, distribution=False, engine="vllm", engine_args=small)
+    assert scores == judged(folder, distribution=False)[0]  # 30 pairs in both orders, float32
+    assert len(set(scores)) > 10, "the scores say nothing"

@@ -1,4 +1,4 @@
-"""Arguments: a token that is written nowhere, refusals before anything is loaded, and a base that is a GGUF file."""
+"""Arguments: a token that is not written anywhere, invalid settings, numeric formats, and a GGUF file as the base."""
 
 import json
 import math
@@ -10,33 +10,33 @@ import pytest
 import torch
 from accelerate.parallelism_config import ParallelismConfig
 from transformers.utils import is_liger_kernel_available
+from transformers.utils.import_utils import enable_tf32
 from trl import ModelConfig, SFTConfig
 
+from benchmarks.tiny_model import make_base
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_record
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ConfigError
 from judgelm.judges.cards import named_judge
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.arguments import (
-    JudgeArguments,
-    accumulation_steps,
-    check_arguments,
-    check_parallelism,
-    save_dtype_of,
-)
+from judgelm.training import arguments
+from judgelm.training.arguments import JudgeArguments
+from judgelm.training.checkpoints import mark
+from judgelm.training.precision import settle_precision
 from judgelm.training.run import parse_arguments
 from judgelm.training.sft import JudgeSFTConfig
+from tests.support import recipe_runs
 from tests.support.gguf_files import write_gguf
-from tests.support.recipe_runs import LORA, configure, run_here
+
+WITHOUT_LIGER = pytest.mark.skipif(is_liger_kernel_available(), reason="it is installed")
 
 
 def test_a_hub_token_stays_out_of_what_the_trainer_writes(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", "another")
     given = ["--output_dir", str(tmp_path), "--hub_token", "hf_secret", "--use_cpu", "true", "--bf16", "false"]
     monkeypatch.setattr(sys, "argv", ["sft.py", *given])
-    [found] = parse_arguments(SFTConfig)
-    torch.save(found, tmp_path / "training_args.bin")  # as the trainer does beside each checkpoint
+    torch.save(*parse_arguments(SFTConfig), tmp_path / "training_args.bin")  # as the trainer does for each checkpoint
     assert b"hf_secret" not in (tmp_path / "training_args.bin").read_bytes()
     assert os.environ["HF_TOKEN"] == "hf_secret"
 
@@ -61,76 +61,67 @@ def test_a_hub_token_stays_out_of_what_the_trainer_writes(monkeypatch, tmp_path)
         ({}, {"eos_token": "<pad>"}, "eos_token"),  # the next ones would undo the rows
         ({}, {"ignore_data_skip": True}, "ignore_data_skip"),
         ({}, {"resume_from_checkpoint": "runs/out/checkpoint-3"}, "resume_from_checkpoint"),
-        pytest.param(
-            {},
-            {"use_liger_kernel": True},
-            "use_liger_kernel",
-            marks=pytest.mark.skipif(is_liger_kernel_available(), reason="it is installed"),
-        ),
+        pytest.param({}, {"use_liger_kernel": True}, "use_liger_kernel", marks=WITHOUT_LIGER),
         ({}, {"auto_find_batch_size": True}, "auto_find_batch_size"),
         ({"global_batch": 128}, {"gradient_accumulation_steps": 3}, "global_batch"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_by_name(tmp_path, judge, options, name):
-    arguments = JudgeArguments(train_data=["rows.jsonl"], **judge)
+    judge = JudgeArguments(train_data=["rows.jsonl"], **judge)
+    args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **options)
     with pytest.raises(ConfigError, match=rf"^{name} "):
-        check_arguments(arguments, JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False, **options))
+        arguments.check_arguments(judge, args)
 
 
 def test_parallelism_of_launchers_is_refused(tmp_path, monkeypatch):
     args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
     monkeypatch.setenv("PARALLELISM_CONFIG_CP_SIZE", "2")
-    check_parallelism(args)  # accelerate does not read it either
+    arguments.check_parallelism(args)  # accelerate does not read it either
     for settings in ({"tensor_parallel": {"autotp_size": 4}}, {"sequence_parallel_size": 4}):
         args.deepspeed_plugin = SimpleNamespace(deepspeed_config=settings)
         with pytest.raises(ConfigError, match=r"deepspeed_config: .*_size is 4, but each process"):
-            check_parallelism(args)
+            arguments.check_parallelism(args)
     monkeypatch.setenv("ACCELERATE_USE_PARALLELISM_CONFIG", "true")
     with pytest.raises(ConfigError, match="parallelism_config: cp_size is 2, but each process"):
-        check_parallelism(args)
+        arguments.check_parallelism(args)
 
 
-@pytest.mark.parametrize(
-    ("batch", "accumulation", "processes", "passes"),
-    [(None, 5, 1, 5), (128, 1, 1, 32), (128, 1, 2, 16), (128, 1, 8, 4), (128, 4, 8, 4)],
-)
-def test_passes_follow_from_the_global_batch_on_any_number_of_processes(batch, accumulation, processes, passes):
-    assert accumulation_steps(batch, per_device=4, accumulation=accumulation, processes=processes) == passes
+def test_passes_follow_from_the_global_batch_on_any_number_of_processes():
+    cases = [(None, 5, 1), (128, 1, 1), (128, 1, 2), (128, 1, 8), (128, 4, 8)]
+    passes = [arguments.accumulation_steps(batch, per_device=4, accumulation=a, processes=n) for batch, a, n in cases]
+    assert passes == [5, 32, 16, 4, 4]
 
 
 @pytest.mark.parametrize(("batch", "accumulation", "processes"), [(128, 4, 2), (128, 1, 6), (0, 4, 6)])
 def test_another_global_batch_is_refused(batch, accumulation, processes):
-    with pytest.raises(ConfigError, match=rf"set global_batch to a multiple of {4 * processes}, "):
-        accumulation_steps(batch, per_device=4, accumulation=accumulation, processes=processes)
+    with pytest.raises(ConfigError, match=rf"set global_batch to a multiple of {4 * processes}\b"):
+        arguments.accumulation_steps(batch, per_device=4, accumulation=accumulation, processes=processes)
 
 
 def test_the_dtype_of_a_judge_is_that_of_the_training_or_the_requested_one():
     args = SFTConfig(bf16=True, use_cpu=True)
-    assert [save_dtype_of(name, args) for name in ("auto", "float16", "float32")] == [
-        torch.bfloat16, torch.float16, torch.float32,
-    ]  # fmt: skip
-    assert save_dtype_of("auto", SFTConfig(bf16=False, use_cpu=True)) is None
+    dtypes = [arguments.save_dtype_of(name, args) for name in ("auto", "float16", "float32")]
+    assert dtypes == [torch.bfloat16, torch.float16, torch.float32]
+    assert arguments.save_dtype_of("auto", SFTConfig(bf16=False, use_cpu=True)) is None
     args.deepspeed_plugin = object()
     with pytest.raises(ConfigError, match="DeepSpeed gathers 16-bit weights"):
-        save_dtype_of("float32", args)
+        arguments.save_dtype_of("float32", args)
 
 
 @pytest.fixture
-def train(tiny_model, train_file, tmp_path, monkeypatch, capsys):
-    """Train for two steps on a GGUF file; the file, the output folder, and what was printed."""
-    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
+def train(tiny_model, train_file, tmp_path, judge_cache):
+    """Train for two steps on a GGUF file; the file and the output folder."""
     base = write_gguf(tiny_model, tmp_path / "tiny.gguf")
 
     def run(**options):
         data = {"model_name_or_path": str(base), "train_data": [train_file], "max_steps": 2, "dtype": "float32"}
-        assert run_here(configure(tmp_path / "run", **data, **options)) is None
-        return base, tmp_path / "run/out", capsys.readouterr().out
+        return base, recipe_runs.train(tmp_path / "run", **data, **options)
 
     return run
 
 
 def test_an_adapter_names_the_gguf_file_and_finds_its_checkpoint(train):
-    base, out, _ = train(**LORA)
+    base, out = train(**recipe_runs.LORA)
     checkpoint = checkpoint_of(base)
     sha256, card = gguf_record(checkpoint).sha256, find_card(str(out))
     assert (card.base.gguf_sha256, card.base.file) == (sha256, "tiny.gguf")
@@ -142,7 +133,7 @@ def test_an_adapter_names_the_gguf_file_and_finds_its_checkpoint(train):
 
 
 def test_a_whole_judge_needs_the_gguf_file_no_longer(train):
-    _, out, _ = train()
+    _, out = train()
     card = find_card(str(out))
     assert (card.base, card.training["base_model"]) == (None, "tiny.gguf")
     assert (out / "model.safetensors").is_file()
@@ -154,3 +145,72 @@ def test_a_judges_name_is_its_base_and_its_adapter(small_judge, monkeypatch, tmp
     judge, _, base = parse_arguments(JudgeArguments, JudgeSFTConfig, ModelConfig)
     installed = named_judge("small-judge")
     assert (base.model_name_or_path, judge.adapter) == (str(installed.base), str(small_judge))
+
+
+@pytest.fixture(scope="module")
+def half_base(tmp_path_factory):
+    """A base saved in bfloat16."""
+    folder = tmp_path_factory.mktemp("base")
+    shape = {"hidden_size": 64, "layers": 1, "heads": 2, "vocab_size": 400, "max_positions": 256, "seed": 0}
+    make_base(["what is a fox"] * 20, folder, **shape, dtype=torch.bfloat16)
+    return str(folder)
+
+
+SLOW, FAST = ({"float32": 1.0, "bfloat16": half, "float16": half} for half in (9.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bf16", "recorded", "formats", "notes"),
+    [
+        (SLOW, None, None, (False, "float32"), ["dtype: float32", "bf16: false"]),
+        (SLOW, True, None, (True, "float32"), ["dtype: float32", "bf16: true, as configured"]),
+        (SLOW, False, None, (False, "float32"), ["dtype: float32"]),
+        (SLOW, None, {"bf16": True, "dtype": "bfloat16"}, (True, "bfloat16"), ["bf16: true, as configured"]),
+        (FAST, None, {"bf16": False, "dtype": "float32"}, (False, "float32"), []),
+        (FAST, None, None, (True, "bfloat16"), ["dtype: bfloat16"]),
+    ],
+    ids=["open on a slow CPU", "asked for", "off", "begun on a fast CPU", "begun on a slow CPU", "open on a fast CPU"],
+)
+def test_formats_are_chosen_for_the_cpu(half_base, tmp_path, monkeypatch, seconds, bf16, recorded, formats, notes):
+    for module in ("engines.dtype", "training.precision"):
+        monkeypatch.setattr(f"judgelm.{module}.measure_products", lambda config: seconds)
+    if recorded is not None:
+        (tmp_path / "checkpoint-3").mkdir()
+        mark(tmp_path / "checkpoint-3", recorded, resumable=True)
+    args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=bf16)
+    model = ModelConfig(model_name_or_path=half_base, dtype="auto")
+    written = settle_precision(JudgeArguments(train_data=["rows.jsonl"]), args, model)
+    assert (args.bf16, model.dtype, [note.partition(" (")[0] for note in written]) == (*formats, notes)
+
+
+@pytest.fixture
+def gpu_with_tf32(monkeypatch):
+    """transformers sees a GPU that has TF32; torch's switches are as before afterwards."""
+    monkeypatch.setattr("transformers.training_args.is_torch_tf32_available", lambda: True)
+    monkeypatch.delenv("VLLM_FLOAT32_MATMUL_PRECISION", raising=False)
+    enable_tf32.cache_clear()
+    yield
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.fp32_precision = "none"
+    os.environ.pop("VLLM_FLOAT32_MATMUL_PRECISION", None)
+
+
+@pytest.mark.usefixtures("gpu_with_tf32")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"tf32": True}, True),
+        ({"tf32": False}, False),
+        ({}, False),
+        ({"torch_compile": True, "bf16": True}, True),  # transformers turns TF32 on for it
+        ({"torch_compile": True, "tf32": False}, False),
+    ],
+)
+def test_both_switches_of_tf32_say_the_same(tmp_path, options, expected):
+    JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, **options)
+    assert torch.backends.cuda.matmul.allow_tf32 is expected  # the old one, which raises where they differ
+    assert (torch.backends.cuda.matmul.fp32_precision == "tf32") is expected
+    assert torch.get_float32_matmul_precision() == ("high" if expected else "highest")
+    # what a vLLM in this process sets
+    torch.set_float32_matmul_precision(os.environ.get("VLLM_FLOAT32_MATMUL_PRECISION", "highest"))
+    assert torch.backends.cuda.matmul.allow_tf32 is expected

@@ -16,41 +16,24 @@ from safetensors.torch import load_file
 from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
 from judgelm.training.grpo import Attempt, both_orders_right
-from tests.rewards.test_scoring import CHANCES, of_quality
 from tests.support import recipe_runs
-from tests.support.recipe_runs import LORA, ROOT, TWO, finish, losses_of
+from tests.support.known_judge import CHANCES, of_quality
+from tests.support.recipe_runs import FSDP_ON_CPU, LORA, ROOT, TWO, finish, launch, losses_of, shape
 from tests.support.vicuna_folders import pickle_weights
-from tests.training.test_grpo import GRPO, history, write_decided_pairs
+from tests.training.test_grpo import GRPO, write_decided_pairs
 
-CLUSTERS = ROOT / "configs/accelerate"
+pytestmark = pytest.mark.distributed
 PREFERENCES = {"reason_prob": 0.0, "max_steps": 9}  # fewer than 96 rows are pairs
 STEPS = 9  # 96 rows x 1.5 epochs / 16
-SHAPES = {  # rows of a process in a pass, passes of a step: 16 rows a step over two processes
-    "ddp": (4, 2),
-    "zero2": (4, 2),
-    "zero3": (8, 1),
-}
+# rows of a process in a pass, passes of a step: 16 rows a step over two processes
+SHAPES = {"ddp": (4, 2), "zero2": (4, 2), "zero3": (8, 1)}
 
 
 @pytest.fixture(scope="module")
 def settings(tiny_model, train_file):
     """Everything but the batch's shape."""
-    return {
-        "model_name_or_path": str(tiny_model), "train_data": [train_file], "reason_prob": 0.5, "global_batch": 16,
-        "max_length": 384, "dtype": "float32", "save_steps": STEPS,
-    }  # fmt: skip
-
-
-def shape(rows, passes):
-    return {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
-
-
-def launch(config, cluster, *flags, processes=2, port=0, precision="no", **how):
-    """Start it by `accelerate launch` with a config for GPUs, of which only processes and precision are others."""
-    told = ["--num_processes", str(processes), "--mixed_precision", precision, "--main_process_port", str(port)]
-    config_file = str(CLUSTERS / f"{cluster}.yaml")
-    launcher = ["accelerate.commands.launch", "--config_file", config_file, *told, *flags]
-    return recipe_runs.start(config, launcher=launcher, **how)
+    data = {"model_name_or_path": str(tiny_model), "train_data": [train_file], "reason_prob": 0.5}
+    return data | {"global_batch": 16, "max_length": 384, "dtype": "float32", "save_steps": STEPS}
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +45,15 @@ def started(settings, tmp_path_factory):
     pickled = pickle_weights(Path(settings["model_name_or_path"]), tmp_path_factory.mktemp("pickled") / "base")
     runs = {}
     for name, (rows, passes) in SHAPES.items():
-        folder = tmp_path_factory.mktemp(name)
-        base = {"model_name_or_path": str(pickled)}
-        config = recipe_runs.configure(folder, **(settings | shape(rows, passes) | base))
-        runs[name] = folder / "out", launch(config, name)
+        folder, base = tmp_path_factory.mktemp(name), {"model_name_or_path": str(pickled)}
+        runs[name] = folder / "out", launch(folder, name, **settings | shape(rows, passes) | base)
     return runs
 
 
 @pytest.fixture(scope="module")
 def alone(started, settings, tmp_path_factory):
     """The output of a single process, trained here while the others start."""
-    folder = tmp_path_factory.mktemp("alone")
-    assert recipe_runs.run_here(recipe_runs.configure(folder, **(settings | shape(16, 1)))) is None
-    return folder / "out"
+    return recipe_runs.train(tmp_path_factory.mktemp("alone"), **settings | shape(16, 1))
 
 
 def dtypes_of(folder):
@@ -95,84 +74,71 @@ def assert_same_training(folder, alone, *, processes=2, within=1e-3):
     assert max(furthest.values()) < within, furthest
 
 
-@pytest.mark.distributed
 @pytest.mark.parametrize("name", SHAPES)
 def test_two_processes_train_the_judge_of_one(started, alone, name):
     folder, process = started[name]
     finish(process)
     assert_same_training(folder, alone)
-    optimizers = list((folder / f"checkpoint-{STEPS}").glob("global_step*/zero_pp_rank_*_optim_states.pt"))
-    weights = list((folder / f"checkpoint-{STEPS}").glob("global_step*/zero_pp_rank_*_model_states.pt"))
-    assert (len(optimizers), len(weights)) == {"ddp": (0, 0), "zero2": (2, 0), "zero3": (2, 2)}[name]  # what is split
+    names = [f"global_step*/zero_pp_rank_*_{kind}_states.pt" for kind in ("optim", "model")]
+    shards = [len(list((folder / f"checkpoint-{STEPS}").glob(name))) for name in names]
+    assert shards == {"ddp": [0, 0], "zero2": [2, 0], "zero3": [2, 2]}[name]  # what is split
     with Judge(str(folder)) as judge, Judge(str(alone)) as single:
-        asked = ("What is 2 + 2?", "4", "5")
+        pair = ("What is 2 + 2?", "4", "5")
         assert judge.format.template == "judgelm-compact"
-        assert judge.compare(*asked).shown == single.compare(*asked).shown
+        assert judge.compare(*pair).shown == single.compare(*pair).shown
 
 
-@pytest.mark.distributed
 def test_one_process_resumes_a_run_of_two_whose_optimizer_is_whole(settings, alone, tmp_path, capfd):
     often = {"save_steps": 3, "save_total_limit": 3}
-    finish(launch(recipe_runs.configure(tmp_path / "two", **(settings | shape(4, 2) | often)), "ddp"))
+    finish(launch(tmp_path / "two", "ddp", **settings | shape(4, 2) | often))
     shutil.copytree(tmp_path / "two/out/checkpoint-3", tmp_path / "out/checkpoint-3")
-    assert recipe_runs.run_here(recipe_runs.configure(tmp_path, **(settings | shape(16, 1) | often))) is None
+    out = recipe_runs.train(tmp_path, **settings | shape(16, 1) | often)
     assert "checkpoint-3" in capfd.readouterr().out
-    losses, expected = (losses_of(folder / f"checkpoint-{STEPS}") for folder in (tmp_path / "out", alone))
+    losses, expected = (losses_of(folder / f"checkpoint-{STEPS}") for folder in (out, alone))
     assert losses == pytest.approx(expected, abs=1e-4, rel=0)
 
 
 @pytest.fixture(scope="module")
 def bf16_settings(settings):
     """As the recipes for GPUs: products in bf16, gradient checkpointing, pairs judged at every evaluation."""
-    return settings | shape(4, 2) | {
-        "bf16": True, "gradient_checkpointing": True, "eval_data": settings["train_data"], "eval_strategy": "steps",
-        "eval_steps": 6, "eval_pairs": 4, "save_steps": 3, "save_total_limit": 3,
-    }  # fmt: skip
+    judged = {"eval_data": settings["train_data"], "eval_strategy": "steps", "eval_steps": 6, "eval_pairs": 4}
+    saved = {"save_steps": 3, "save_total_limit": 3}
+    return settings | shape(4, 2) | judged | saved | {"bf16": True, "gradient_checkpointing": True}
 
 
 @pytest.fixture(scope="module")
 def bf16_zero3(bf16_settings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("bf16")
-    finish(launch(recipe_runs.configure(folder, **bf16_settings), "zero3", precision="bf16"))
+    finish(launch(folder, "zero3", precision="bf16", **bf16_settings))
     return folder / "out"
 
 
-def log_of(folder):
-    return json.loads((folder / f"checkpoint-{STEPS}/trainer_state.json").read_text())["log_history"]
-
-
-@pytest.mark.distributed
 def test_zero3_in_bf16_with_checkpointing_learns_and_judges(bf16_zero3, alone):
-    folder = bf16_zero3
-    losses = losses_of(folder / f"checkpoint-{STEPS}")
+    losses = losses_of(bf16_zero3 / f"checkpoint-{STEPS}")
     assert losses == pytest.approx(losses_of(alone / f"checkpoint-{STEPS}"), rel=0.02)  # bf16 has 3 digits
-    evaluated = {entry["step"]: entry for entry in log_of(folder) if "eval_loss" in entry}
+    logged = recipe_runs.history(bf16_zero3 / f"checkpoint-{STEPS}", "eval_loss")
+    evaluated = {entry["step"]: entry for entry in logged}
     assert list(evaluated) == [6, STEPS]
     assert evaluated[STEPS]["eval_loss"] < evaluated[6]["eval_loss"] < losses[1]
     assert {"eval_agreement", "eval_failed"} <= evaluated[STEPS].keys()
-    assert dtypes_of(folder) == {torch.bfloat16}
+    assert dtypes_of(bf16_zero3) == {torch.bfloat16}
 
 
-@pytest.mark.distributed
 def test_zero3_in_bf16_goes_on_with_the_losses_of_a_run_that_was_never_stopped(bf16_zero3, bf16_settings, tmp_path):
-    whole = bf16_zero3
-    shutil.copytree(whole / "checkpoint-3", tmp_path / "out/checkpoint-3")
-    said = finish(launch(recipe_runs.configure(tmp_path, **bf16_settings), "zero3", precision="bf16"))
-    assert "checkpoint-3" in said
+    shutil.copytree(bf16_zero3 / "checkpoint-3", tmp_path / "out/checkpoint-3")
+    assert "checkpoint-3" in finish(launch(tmp_path, "zero3", precision="bf16", **bf16_settings))
     losses = losses_of(tmp_path / f"out/checkpoint-{STEPS}")
-    assert losses == pytest.approx(losses_of(whole / f"checkpoint-{STEPS}"), abs=1e-4, rel=0)
+    assert losses == pytest.approx(losses_of(bf16_zero3 / f"checkpoint-{STEPS}"), abs=1e-4, rel=0)
 
 
-@pytest.mark.distributed
 def test_fsdp2_trains_the_judge_of_one_and_judges(settings, alone, tmp_path):
     judged = {"save_dtype": "bfloat16", "eval_data": settings["train_data"], "eval_pairs": 5}
-    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2) | judged))
-    finish(launch(config, "fsdp2", script=ROOT / "tests/support/fsdp_on_cpu.py"))
+    finish(launch(tmp_path, "fsdp2", script=FSDP_ON_CPU, **settings | shape(4, 2) | judged))
     checkpoint = tmp_path / f"out/checkpoint-{STEPS}/pytorch_model_fsdp.bin"
     assert checkpoint.is_file()  # FSDP's, not plain data parallelism's
     assert {weight.dtype for weight in torch.load(checkpoint, weights_only=True).values()} == {torch.float32}
     assert dtypes_of(tmp_path / "out") == {torch.bfloat16}
-    assert json.loads((tmp_path / "out/judge.json").read_text())["training"]["metrics"]["pairs"] == 5
+    assert find_card(str(tmp_path / "out")).training["metrics"]["pairs"] == 5
     # weights of norms lie about 1, where bf16 rounds by 0.004
     assert_same_training(tmp_path / "out", alone, within=5e-3)
 
@@ -180,43 +146,29 @@ def test_fsdp2_trains_the_judge_of_one_and_judges(settings, alone, tmp_path):
 @pytest.fixture(scope="module")
 def preferences_alone(settings, tmp_path_factory):
     """The output of a single process that trains P(first better)."""
-    folder = tmp_path_factory.mktemp("preferences")
-    config = recipe_runs.configure(folder, **(settings | PREFERENCES | shape(16, 1)))
-    assert recipe_runs.run_here(config, recipe="preference") is None
-    return folder / "out"
+    options = settings | PREFERENCES | shape(16, 1)
+    return recipe_runs.train(tmp_path_factory.mktemp("preferences"), recipe="preference", **options)
 
 
-@pytest.mark.distributed
 @pytest.mark.parametrize("cluster", ["zero3", "fsdp2"])
 def test_preferences_are_trained_as_by_one_process(settings, preferences_alone, tmp_path, monkeypatch, cluster):
     monkeypatch.setenv("RECIPE", "train/preference.py")
-    script = "tests/support/fsdp_on_cpu.py" if cluster == "fsdp2" else "train/preference.py"
-    config = recipe_runs.configure(tmp_path, **(settings | PREFERENCES | shape(4, 2)))
-    finish(launch(config, cluster, script=ROOT / script))
+    script = FSDP_ON_CPU if cluster == "fsdp2" else "train/preference.py"
+    finish(launch(tmp_path, cluster, script=script, **settings | PREFERENCES | shape(4, 2)))
     assert_same_training(tmp_path / "out", preferences_alone)
 
 
-@pytest.mark.distributed
 @pytest.mark.parametrize(("recipe", "options"), [("sft", {}), ("preference", PREFERENCES)])
 def test_an_adapter_under_zero3_is_that_of_one_process(settings, tmp_path, recipe, options):
     settings = settings | options | LORA | {"lora_dropout": 0.0}
-    two = recipe_runs.configure(tmp_path / "two", **(settings | shape(4, 2)))
-    process = launch(two, "zero3", script=ROOT / f"train/{recipe}.py")
-    one = recipe_runs.configure(tmp_path / "one", **(settings | shape(16, 1)))
-    assert recipe_runs.run_here(one, recipe=recipe) is None
+    process = launch(tmp_path / "two", "zero3", script=f"train/{recipe}.py", **settings | shape(4, 2))
+    recipe_runs.train(tmp_path / "one", recipe=recipe, **settings | shape(16, 1))
     finish(process)
     losses, expected = (losses_of(tmp_path / name / f"out/checkpoint-{STEPS}") for name in ("two", "one"))
     assert losses == pytest.approx(expected, abs=1e-4, rel=0)
     weights, others = (load_file(tmp_path / name / "out/adapter_model.safetensors") for name in ("two", "one"))
-    assert {key: value.shape for key, value in weights.items()} == {key: value.shape for key, value in others.items()}
-
-
-def test_processes_that_would_each_train_alone_are_stopped(settings, tmp_path, monkeypatch):
-    # as accelerate leaves it where the training config does not say use_cpu: started as two, connected as one
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    said = recipe_runs.run_here(recipe_runs.configure(tmp_path, **(settings | shape(8, 1) | {"use_cpu": False})))
-    assert "2 processes were started, but the trainer sees 1; set use_cpu: true" in str(said)
-    assert not (tmp_path / "out").exists()
+    shapes, expected = ({key: weight.shape for key, weight in each.items()} for each in (weights, others))
+    assert shapes == expected
 
 
 @pytest.mark.slow
@@ -225,17 +177,13 @@ def test_two_machines_train_the_judge_of_one(settings, alone, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    config = recipe_runs.configure(tmp_path, **(settings | shape(4, 2)))
-    machines = [
-        launch(config, "zero3_2nodes", "--machine_rank", str(rank), "--main_process_ip", "127.0.0.1", port=port)
-        for rank in range(2)
-    ]
+    flags, options = ("--main_process_ip", "127.0.0.1", "--machine_rank"), settings | shape(4, 2)
+    machines = [launch(tmp_path, "zero3_2nodes", *flags, rank, port=port, **options) for rank in "01"]
     for process in machines:
         finish(process)
     assert_same_training(tmp_path / "out", alone)
 
 
-@pytest.mark.distributed
 def test_a_checkpoint_the_other_order_and_the_other_answers_lie_on_another_process(tmp_path):
     # process 0 has the given order of both pairs, process 1 the swapped one; 2 replies to each prompt
     written = ["[[1]]", "[[1]]", "[[1]]", "[[2]]", "[[2]]", "[[1]]", "[[2]]", "[[2]]"]
@@ -243,9 +191,9 @@ def test_a_checkpoint_the_other_order_and_the_other_answers_lie_on_another_proce
     verdicts = {"completions": written, "completion_ids": [[1, 7]] * 8, **columns}
     # a group of three answers, of which process 0 has two, and a group of one
     answers = {"prompts": ["q", "q", "q", "alone"], "completions": [of_quality(each) for each in (5, 6, 7, 4)]}
-    asked = tmp_path / "asked.json"
-    asked.write_text(json.dumps({"verdicts": verdicts, "answers": answers}))
-    finish(recipe_runs.start(asked, launcher=TWO, script=ROOT / "tests/support/rewards_on_processes.py"))
+    batch = tmp_path / "batch.json"
+    batch.write_text(json.dumps({"verdicts": verdicts, "answers": answers}))
+    finish(recipe_runs.start(batch, launcher=TWO, script=ROOT / "tests/support/rewards_on_processes.py"))
     parts = [json.loads((tmp_path / f"{index}.json").read_text()) for index in (0, 1)]
     assert {(part["processes"], part["backend"]) for part in parts} == {(2, "gloo")}
     right = [text == f"[[{best}]]" for text, best in zip(written, columns["best"], strict=True)]
@@ -260,15 +208,11 @@ def test_a_checkpoint_the_other_order_and_the_other_answers_lie_on_another_proce
     assert all("not found on every machine" in part["disk"] for part in parts)
 
 
-@pytest.mark.distributed
 def test_two_processes_reinforce_a_judge_together(tiny_model, tmp_path):
-    pairs = write_decided_pairs(tmp_path / "pairs.jsonl")
     # 8 replies a step: 4 to each of 2 prompts, the given order on one process and the swapped one on the other
-    one_pass = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "save_steps": 8}
-    files = {"model_name_or_path": str(tiny_model), "train_data": [pairs]}
-    config = recipe_runs.configure(tmp_path, **(GRPO | one_pass | files))
-    finish(launch(config, "ddp", script=ROOT / "train/grpo.py"))
-    logged = history(tmp_path / "out" / "checkpoint-8")
+    files = {"model_name_or_path": str(tiny_model), "train_data": [write_decided_pairs(tmp_path / "pairs.jsonl")]}
+    finish(launch(tmp_path, "ddp", script="train/grpo.py", **GRPO | shape(4, 1) | files | {"save_steps": 8}))
+    logged = recipe_runs.history(tmp_path / "out/checkpoint-8", "reward")
     assert [entry["step"] for entry in logged] == list(range(1, 9))
     assert all(entry["rewards/both_orders_right/mean"] == 0 for entry in logged)  # nonsense, and not missing
     assert find_card(str(tmp_path / "out")).training["steps"] == 8

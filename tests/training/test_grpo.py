@@ -1,9 +1,9 @@
 """Reinforcement: the reward, arguments, and judges that train/grpo.py makes."""
 
-import json
 import random
 import re
 import shutil
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -16,28 +16,17 @@ from judgelm.errors import ConfigError
 from judgelm.judge import Judge
 from judgelm.modes import Reasoned
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.grpo import (
-    Attempt,
-    GRPOArguments,
-    JudgeGRPOConfig,
-    VerdictRewards,
-    both_orders_right,
-    check_grpo_arguments,
-    length_penalty,
-    read_form,
-    vllm_fault,
-)
+from judgelm.training import grpo
 from judgelm.training.rows.builder import IGNORED, RowOptions
 from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support import recipe_runs
 
-JUDGE = GRPOArguments(train_data=[])
+JUDGE = grpo.GRPOArguments(train_data=[])
 LIMIT = 100
 GOOD = "Assistant 1 answers the question, and Assistant 2 does not.\n[[{}]]"
 
 
-def form(text, *, ended=True):
-    return read_form(text, ended=ended, min_letters=20)
+form = partial(grpo.read_form, min_letters=20)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +46,8 @@ def form(text, *, ended=True):
     ],
 )
 def test_a_well_formed_reply_ends_has_reasons_and_a_verdict(text, ended, expected):
-    found = form(text, ended=ended)
-    assert found == expected if isinstance(expected, int) else found.code == expected
+    verdict = form(text, ended=ended)
+    assert verdict == expected if isinstance(expected, int) else verdict.code == expected
 
 
 def rewards_of(policy, *, pairs=40, replies=4):
@@ -73,14 +62,13 @@ def rewards_of(policy, *, pairs=40, replies=4):
     ]
     written = [policy(best, rng) for _, _, best in shown]
     verdicts = [form(text, ended=tokens < LIMIT) for text, tokens in written]
-    rights = [verdict == best
-              for verdict, (_, _, best) in zip(verdicts, shown, strict=True)]  # fmt: skip
-    main = both_orders_right([Attempt(*key[:2], right) for key, right in zip(shown, rights, strict=True)])
+    judged = zip(verdicts, shown, strict=True)
+    attempts = [grpo.Attempt(pair, order, verdict == best) for verdict, (pair, order, best) in judged]
     return [
         reward
         + JUDGE.form_weight * (0 if verdict in (1, 2) else -1)
-        + JUDGE.length_weight * length_penalty(tokens, soft=JUDGE.soft(LIMIT), limit=LIMIT)
-        for reward, verdict, (_, tokens) in zip(main, verdicts, written, strict=True)
+        + JUDGE.length_weight * grpo.length_penalty(tokens, soft=JUDGE.soft(LIMIT), limit=LIMIT)
+        for reward, verdict, (_, tokens) in zip(grpo.both_orders_right(attempts), verdicts, written, strict=True)
     ]
 
 
@@ -102,7 +90,7 @@ def test_a_degenerate_policy_gains_nothing_and_nothing_by_more_of_it(name):
     assert all(len(set(rewards[start : start + 4])) == 1 for start in range(0, len(rewards), 4))
 
 
-def test_a_coin_gains_a_quarter_and_a_right_judge_everything():
+def test_a_coin_gains_a_quarter_and_a_correct_judge_everything():
     # P(right) is 1/2 in either order, so both are right in a quarter
     assert rewards_of(lambda best, rng: (GOOD.format(best), 30)) == [1.0] * 320
     coin = rewards_of(lambda best, rng: (GOOD.format(rng.choice([1, 2])), 30), pairs=400)
@@ -112,41 +100,37 @@ def test_a_coin_gains_a_quarter_and_a_right_judge_everything():
 def test_the_reward_by_hand():
     # pair 0: 2 of 3 right as given, 1 of 3 right swapped; pair 1: never right as given
     rights = {(0, 0): [1, 1, 0], (0, 1): [0, 0, 1], (1, 0): [0, 0, 0], (1, 1): [1, 1, 1]}
-    attempts = [Attempt(*key, bool(right)) for key, group in rights.items() for right in group]
+    attempts = [grpo.Attempt(*key, bool(right)) for key, group in rights.items() for right in group]
     third = 1 / 3
-    assert both_orders_right(attempts) == pytest.approx([third, third, 0, 0, 0, 2 * third, 0, 0, 0, 0, 0, 0])
-    assert both_orders_right([Attempt(0, 0, True), Attempt(1, 0, True), Attempt(1, 1, True)]) == [None, 1.0, 1.0]
+    assert grpo.both_orders_right(attempts) == pytest.approx([third, third, 0, 0, 0, 2 * third, 0, 0, 0, 0, 0, 0])
+    attempts = [grpo.Attempt(*each, True) for each in ((0, 0), (1, 0), (1, 1))]
+    assert grpo.both_orders_right(attempts) == [None, 1.0, 1.0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.booleans()), max_size=40), st.randoms())
 def test_the_sequence_of_the_attempts_does_not_matter(attempts, rng):
-    attempts = [Attempt(*each) for each in attempts]
-    shuffled = list(enumerate(attempts))
-    rng.shuffle(shuffled)
-    rewards = both_orders_right([attempt for _, attempt in shuffled])
-    by_index = {index: reward for (index, _), reward in zip(shuffled, rewards, strict=True)}
-    assert [by_index[index] for index in range(len(attempts))] == both_orders_right(attempts)
+    attempts = [grpo.Attempt(*each) for each in attempts]
+    order = rng.sample(range(len(attempts)), len(attempts))
+    rewards = dict(zip(order, grpo.both_orders_right([attempts[index] for index in order]), strict=True))
+    assert [rewards[index] for index in range(len(attempts))] == grpo.both_orders_right(attempts)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.lists(st.booleans(), min_size=1, max_size=8))
 def test_the_mean_reward_is_the_share_of_pairs_of_replies_that_are_both_right(given_, swapped):
-    attempts = [Attempt(0, 0, right) for right in given_] + [Attempt(0, 1, right) for right in swapped]
-    rewards = both_orders_right(attempts)
+    attempts = [grpo.Attempt(0, 0, right) for right in given_] + [grpo.Attempt(0, 1, right) for right in swapped]
+    rewards = grpo.both_orders_right(attempts)
     both = sum(a and b for a in given_ for b in swapped) / (len(given_) * len(swapped))
     assert sum(rewards[: len(given_)]) / len(given_) == pytest.approx(both)
     assert sum(rewards[len(given_) :]) / len(swapped) == pytest.approx(both)
 
 
 def test_length_costs_nothing_up_to_the_soft_limit_and_then_linearly():
-    prices = [length_penalty(tokens, soft=60, limit=100) for tokens in (0, 60, 70, 80, 100, 150)]
+    prices = [grpo.length_penalty(tokens, soft=60, limit=100) for tokens in (0, 60, 70, 80, 100, 150)]
     assert prices == pytest.approx([0, 0, -0.25, -0.5, -1, -1])
 
 
-GRPO = {
-    "template": "reasoned-compact", "max_length": 256, "max_completion_length": 12, "num_generations": 4,
-    "per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "num_train_epochs": 1, "save_steps": 2,
-    "least_letters": 0,
-}  # fmt: skip
+GRPO = {"template": "reasoned-compact", "max_completion_length": 12, "num_generations": 4, "least_letters": 0}
+GRPO |= {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2, "num_train_epochs": 1, "save_steps": 2}
 """16 replies a step: 4 to each of 4 prompts, 2 pairs."""
 EOS = 7
 LONG = "The first answer is right, and the second one is not.\n"
@@ -165,20 +149,15 @@ def pairs(tmp_path_factory):
 
 def parsed(tmp_path, **options):
     config = recipe_runs.configure(tmp_path, train_data=["rows.jsonl"], **(GRPO | options))
-    judge, args, _ = TrlParser((GRPOArguments, JudgeGRPOConfig, ModelConfig)).parse_args_and_config(
-        ["--config", str(config)]
-    )
-    return judge, args
+    parser = TrlParser((grpo.GRPOArguments, grpo.JudgeGRPOConfig, ModelConfig))
+    return parser.parse_args_and_config(["--config", str(config)])[:2]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "judgelm-compact"}, "reasoning first"),
-        (
-            {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
-            "gives 1 prompts with 4 replies each",
-        ),
+        ({"template": "judgelm-compact"}, "begins with a score line"),
+        ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1}, "gives 1 prompts with 4 replies each"),
         ({"max_completion_length": 256}, "it must be less than max_length"),
         ({"soft_length": 12}, "soft_length is 12; it must be less than"),
         ({"form_weight": -1}, "form_weight is -1"),
@@ -190,39 +169,29 @@ def parsed(tmp_path, **options):
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_way_out(tmp_path, options, message):
-    judge, args = parsed(tmp_path, **options)
     with pytest.raises(ConfigError, match=message):
-        check_grpo_arguments(judge, args)
+        grpo.check_grpo_arguments(*parsed(tmp_path, **options))
 
 
-@pytest.mark.parametrize(
-    ("installed", "fits"),
-    [
-        *((installed, True) for installed in ("0.22.0", "0.31.0", "0.31.0+cu129", "0.30.1rc1")),
-        *((installed, False) for installed in ("0.21.9", "0.31.1", "0.32.0+cpu", "1.0")),
-    ],
-)
-def test_trl_generates_with_the_versions_of_vllm_that_it_supports(installed, fits):
+def test_trl_generates_with_the_versions_of_vllm_that_it_supports():
     # TRL 1.16.0 states vllm<=0.31.0,>=0.22.0 in its metadata, and only warns of others
-    fault = vllm_fault(installed)
-    assert fault is None if fits else re.match(rf"vllm {re.escape(installed)} is installed, .*pip install 'vllm", fault)
+    assert not any(map(grpo.vllm_fault, ("0.22.0", "0.31.0", "0.31.0+cu129", "0.30.1rc1")))
+    for installed in ("0.21.9", "0.31.1", "0.32.0+cpu", "1.0"):
+        assert re.match(rf"vllm {re.escape(installed)} is installed, .*pip install 'vllm", grpo.vllm_fault(installed))
 
 
 def test_a_training_with_vllm_but_without_a_vllm_of_trls_ends_before_it_begins(tmp_path, monkeypatch):
     monkeypatch.setattr("judgelm.training.grpo.packages_distributions", dict)  # no package is installed
-    judge, args = parsed(tmp_path, use_vllm=True)
     with pytest.raises(ConfigError, match="use_vllm is set, but vllm is not installed"):
-        check_grpo_arguments(judge, args)
+        grpo.check_grpo_arguments(*parsed(tmp_path, use_vllm=True))
 
 
 def test_the_parts_of_the_reward_are_trls_reward_functions():
-    judge = GRPOArguments(train_data=[], least_letters=20)
-    rewards = VerdictRewards(judge, limit=8, eos_ids=[EOS])
+    rewards = grpo.VerdictRewards(grpo.GRPOArguments(train_data=[], least_letters=20), limit=8, eos_ids=[EOS])
     texts = [LONG + "[[1]]", LONG + "[[1]]", LONG + "[[2]]", "[[2]]"]
     ids = [[1, EOS], [1, 2, 3, EOS], [1] * 8, [2, EOS]]  # the third has no end
     columns = {"pair": [0, 0, 0, 0], "order": [0, 0, 1, 1], "best": [1, 1, 2, 2]}
-    assert rewards.form(texts, ids) == [0, 0, -1, -1]
-    assert rewards.length(ids) == [0, 0, -1, 0]
+    assert (rewards.form(texts, ids), rewards.length(ids)) == ([0, 0, -1, -1], [0, 0, -1, 0])
     assert rewards.both_orders_right(texts, ids, **columns, trainer_state=None) == [0, 0, 0, 0]
     right = [LONG + "[[1]]", LONG + "[[2]]", LONG + "[[2]]", LONG + "[[2]]"]
     # as given 1 of 2 is right, swapped both
@@ -232,21 +201,13 @@ def test_the_parts_of_the_reward_are_trls_reward_functions():
 @pytest.fixture(scope="module")
 def trained(tiny_model, pairs, tmp_path_factory):
     """A judge that the recipe made of a random model in 4 steps, with checkpoints after 2 and 4."""
-    folder = tmp_path_factory.mktemp("grpo")
-    options = {"model_name_or_path": str(tiny_model), "train_data": [pairs], "eval_data": [pairs], "eval_pairs": 4}
-    config = recipe_runs.configure(folder, **(GRPO | options))
-    assert recipe_runs.run_here(config, recipe="grpo") is None
-    return folder / "out", config
-
-
-def history(folder):
-    state = json.loads((folder / "trainer_state.json").read_text())
-    return [entry for entry in state["log_history"] if "reward" in entry]
+    data = {"model_name_or_path": str(tiny_model), "train_data": [pairs], "eval_data": [pairs], "eval_pairs": 4}
+    return recipe_runs.train(tmp_path_factory.mktemp("grpo"), recipe="grpo", **GRPO | data), GRPO | data
 
 
 def test_a_random_model_is_trained_and_its_card_says_how(trained):
     folder, _ = trained
-    logged = history(folder / "checkpoint-4")
+    logged = recipe_runs.history(folder / "checkpoint-4", "reward")
     assert [entry["step"] for entry in logged] == [1, 2, 3, 4]
     for entry in logged:
         parts = {name: entry[f"rewards/{name}/mean"] for name in ("both_orders_right", "form", "length")}
@@ -255,28 +216,24 @@ def test_a_random_model_is_trained_and_its_card_says_how(trained):
         assert parts["form"] == -1  # nonsense
     card = find_card(str(folder))
     assert (card.template, card.training["method"], card.training["steps"]) == ("reasoned-compact", "grpo", 4)
+    assert (card.training["num_generations"], card.training["generated_by"]) == (4, "transformers")
     assert card.training["metrics"]["failed"] == 1
-    assert card.training["num_generations"] == 4
-    assert card.training["generated_by"] == "transformers"
     with Judge(str(folder), engine="transformers") as judge:
         assert isinstance(judge.mode("pair"), Reasoned)
 
 
 def test_a_resumed_run_ends_as_one_that_was_not_stopped(trained, tmp_path):
-    folder, config = trained
-    values = json.loads(config.read_text()) | {"output_dir": str(tmp_path / "out")}
-    stopped = recipe_runs.configure(tmp_path, **values)
-    (tmp_path / "out").mkdir()
-    shutil.copytree(folder / "checkpoint-2", tmp_path / "out" / "checkpoint-2")
-    assert recipe_runs.run_here(stopped, recipe="grpo") is None
-    first, second = (recipe_runs.losses_of(each / "checkpoint-4") for each in (folder, tmp_path / "out"))
+    folder, options = trained
+    shutil.copytree(folder / "checkpoint-2", tmp_path / "out/checkpoint-2")
+    out = recipe_runs.train(tmp_path, recipe="grpo", **options)
+    first, second = (recipe_runs.losses_of(each / "checkpoint-4") for each in (folder, out))
     assert second == pytest.approx(first, abs=1e-6)
 
 
 def test_too_few_pairs_for_a_step_are_refused(tiny_model, pairs, tmp_path):
     options = {"model_name_or_path": str(tiny_model), "train_data": [pairs], "gradient_accumulation_steps": 16}
     message = recipe_runs.run_here(recipe_runs.configure(tmp_path, **(GRPO | options)), recipe="grpo")
-    assert re.search(r"8 training pairs, but a generation batch needs 16", message)
+    assert re.search("8 training pairs, .* needs 16", message)
 
 
 def test_reasons_come_first_in_the_rows_of_a_fine_tuning_too(tiny_model, pairs):

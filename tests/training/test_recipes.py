@@ -23,23 +23,16 @@ from judgelm.training.reward import JudgeRewardConfig, RewardArguments
 
 ROOT = Path(__file__).parents[2]
 TRAIN = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "dpo" not in path.stem)  # see test_dpo.py
+CONFIGS = {"reward": JudgeRewardConfig, "grpo": JudgeGRPOConfig}
 ACCELERATE = sorted((ROOT / "configs/accelerate").glob("*.yaml"))
-TABLE_7 = ("judgelm_7b", "judgelm_13b", "judgelm_33b")
-
-
-def names(paths):
-    return [path.stem for path in paths]
 
 
 def parse(path, *more):
     """The config as its recipe reads it; this machine need not have the GPU that it asks for."""
     arguments = ["--config", str(path), "--use_cpu", "true", "--tf32", "false", *more]
-    own, config = {
-        "sft": (JudgeArguments, SFTConfig),
-        "preference": (PreferenceArguments, SFTConfig),
-        "reward": (RewardArguments, JudgeRewardConfig),
-        "grpo": (GRPOArguments, JudgeGRPOConfig),
-    }[command_of(path)[2]]
+    recipe = commands_of(path)[0][2]
+    others = {"preference": PreferenceArguments, "reward": RewardArguments, "grpo": GRPOArguments}
+    own, config = others.get(recipe, JudgeArguments), CONFIGS.get(recipe, SFTConfig)
     return TrlParser((own, config, ModelConfig)).parse_args_and_config(arguments)
 
 
@@ -53,12 +46,7 @@ def commands_of(path):
     return [(match[0], *match.groups()) for match in re.finditer(launch, text)] + ours
 
 
-def command_of(path):
-    """The first of them."""
-    return commands_of(path)[0]
-
-
-@pytest.mark.parametrize("path", TRAIN, ids=names(TRAIN))
+@pytest.mark.parametrize("path", TRAIN, ids=lambda path: path.stem)
 def test_a_training_config_is_parsed_and_states_its_batch(path):
     judge, sft, model = parse(path)
     commands = commands_of(path)
@@ -68,18 +56,14 @@ def test_a_training_config_is_parsed_and_states_its_batch(path):
     if path.stem.startswith("judgelm") and commands[0][2] == "sft":
         assert (judge.global_batch, judge.loss_average) == (128, "row")
     rows = sft.per_device_train_batch_size
-    shapes = []
-    for command in commands:
-        processes = load_config_from_file(str(ROOT / command[1])).num_processes
-        passes = accumulation_steps(
-            judge.global_batch, per_device=rows, accumulation=sft.gradient_accumulation_steps, processes=processes
-        )
-        shapes.append((rows, passes, processes))
+    batch = {"per_device": rows, "accumulation": sft.gradient_accumulation_steps}
+    counts = [load_config_from_file(str(ROOT / command[1])).num_processes for command in commands]
+    shapes = [(rows, accumulation_steps(judge.global_batch, **batch, processes=count), count) for count in counts]
     stated = r"global_batch: .*# (\d+) rows? x (\d+) passes x (\d+) process(?:es)?(?:, or (\d+) x (\d+) process)?"
-    if found := re.search(stated, path.read_text()):
+    if match := re.search(stated, path.read_text()):
         first, *rest = shapes
-        assert tuple(map(int, found.groups()[:3])) == first
-        assert [tuple(map(int, found.groups()[3:]))] == [shape[1:] for shape in rest] if rest else found[4] is None
+        assert tuple(map(int, match.groups()[:3])) == first
+        assert [tuple(map(int, match.groups()[3:]))] == [shape[1:] for shape in rest] if rest else match[4] is None
     assert get_template(judge.template).id == row_options(judge, sft).template
     assert "Qwen" not in str(model.model_name_or_path) or get_template(judge.template).chat
 
@@ -89,33 +73,28 @@ def test_the_recipes_of_a_reinforcement_state_their_batch(name, processes, pairs
     path = ROOT / f"configs/train/{name}.yaml"
     judge, args, _ = parse(path, "--use_vllm", "false")  # this machine's vLLM may be none of TRL's
     check_grpo_arguments(judge, args)
-    assert load_config_from_file(str(ROOT / command_of(path)[1])).num_processes == processes
+    assert load_config_from_file(str(ROOT / commands_of(path)[0][1])).num_processes == processes
     assert prompts_of_a_generation(args) * processes == 2 * pairs
     assert f"{pairs} pairs" in path.read_text()
 
 
-@pytest.mark.parametrize(("name", "processes"), [(TABLE_7[0], 8), (TABLE_7[1], 8), (TABLE_7[2], 16)])
+@pytest.mark.parametrize(("name", "processes"), [("judgelm_7b", 8), ("judgelm_13b", 8), ("judgelm_33b", 16)])
 def test_the_papers_judges_have_the_values_of_table_7(name, processes):
     path = ROOT / f"configs/train/{name}.yaml"
     judge, sft, model = parse(path)
-    assert sft.max_length == 2048
-    assert sft.learning_rate == 2e-5
-    assert sft.lr_scheduler_type == "cosine"
-    assert sft.optim == "adamw_torch_fused"
+    assert (sft.max_length, judge.global_batch, sft.num_train_epochs) == (2048, 128, 3)
+    assert (sft.learning_rate, sft.lr_scheduler_type, sft.optim) == (2e-5, "cosine", "adamw_torch_fused")
     assert (sft.adam_beta1, sft.adam_beta2, sft.adam_epsilon, sft.weight_decay) == (0.9, 0.999, 1e-8, 0)
-    assert (judge.global_batch, sft.num_train_epochs) == (128, 3)
     # 100,000 rows x 3 epochs / 128 = 2,344 steps, of which 0.003 are 7.03: 8, since part of a step counts whole
     assert sft.get_warmup_steps(2344) == 8
-    assert sft.bf16
-    assert sft.gradient_checkpointing
+    assert (sft.bf16, sft.gradient_checkpointing, model.use_peft) == (True, True, False)
     assert yaml.safe_load(path.read_text())["tf32"] is True
-    cluster = load_config_from_file(str(ROOT / command_of(path)[1]))
+    cluster = load_config_from_file(str(ROOT / commands_of(path)[0][1]))
     assert (cluster.num_processes, cluster.deepspeed_config["zero_stage"]) == (processes, 3)
     assert "vicuna-" + name.removeprefix("judgelm_") in model.model_name_or_path
-    assert not model.use_peft
 
 
-@pytest.mark.parametrize("path", ACCELERATE, ids=names(ACCELERATE))
+@pytest.mark.parametrize("path", ACCELERATE, ids=lambda path: path.stem)
 def test_accelerate_knows_every_key_of_its_configs(path):
     loaded = load_config_from_file(str(path))  # refuses unknown keys of the first level
     known = vars(launch_command_parser().parse_args(["train/sft.py"]))
@@ -151,8 +130,8 @@ def test_the_slurm_script_starts_a_launcher_on_each_machine_and_passes_usr1_on(t
     script = ["bash", str(ROOT / "configs/slurm/judgelm_33b.sh"), *given]
     job = subprocess.Popen(script, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     task = int(job.stdout.readline())
-    said = list(iter(lambda: job.stdout.readline().rstrip("\n"), "training"))
-    assert said == [
+    arguments = list(iter(lambda: job.stdout.readline().rstrip("\n"), "training"))
+    assert arguments == [
         "launch", "--config_file", "configs/accelerate/zero3_2nodes.yaml", "--machine_rank", "1", "--main_process_ip",
         "node7", "--main_process_port", "21234", "train/sft.py",
         *(given or ("--config", "configs/train/judgelm_33b.yaml")),

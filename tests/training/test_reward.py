@@ -16,14 +16,10 @@ from judgelm.training.finished_judge import save_judge
 from judgelm.training.reward import RewardArguments, check_reward_arguments
 from judgelm.training.rows.pairs import RewardRowBuilder, RewardRowOptions
 from tests.support.in_process import exit_code
-from tests.support.recipe_runs import LORA, ROOT, configure, finish, losses_of, prepare, run_here, start, write_rows
+from tests.support.recipe_runs import FSDP_ON_CPU, LORA, finish, launch, losses_of, prepare, shape, train, write_rows
 from tests.support.tiny_judges import CHAT, word_sample
 
 SHAPE = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1, "save_strategy": "no", "logging_steps": 4}
-SETTING = {
-    "template": "reward", "max_steps": 6, "save_strategy": "steps", "save_steps": 6, "logging_steps": 1,
-    "global_batch": 8, "dtype": "float32", "learning_rate": 1e-3,
-}  # fmt: skip
 SAMPLES = [word_sample(f"reward {number}") for number in range(48)]
 
 
@@ -52,10 +48,9 @@ def rows(tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(chat_base, rows, tmp_path_factory):
     """A training that is done, with evaluations, and its folder; the file's other tests read what it left."""
-    out = tmp_path_factory.mktemp("trained") / "judge"
-    options = {"max_steps": 40, "learning_rate": 5e-3}
-    own = {"eval_data": [rows], "margin_weight": 1.0}
-    trainer, judge, model = prepare(chat_base, out, rows, recipe="reward", judge=own, **SHAPE | options)
+    out, own = tmp_path_factory.mktemp("trained") / "judge", {"eval_data": [rows], "margin_weight": 1.0}
+    options = SHAPE | {"max_steps": 40, "learning_rate": 5e-3}
+    trainer, judge, model = prepare(chat_base, out, rows, recipe="reward", judge=own, **options)
     trainer.train()
     save_judge(trainer, judge, model, facts={"method": "reward"})
     return trainer, out
@@ -66,15 +61,12 @@ def test_better_answers_get_higher_rewards_when_judged(trained):
     clear = [sample for sample in SAMPLES if abs(row_of(sample)["preference"] - 0.5) > 0.1]
     with Judge(str(out), dtype="float32") as judge:
         judgments = [judge.compare(sample.question, *sample.answers) for sample in clear]
-    right = sum(
-        judgment.winner == (1 if row_of(sample)["preference"] > 0.5 else 2)
-        for sample, judgment in zip(clear, judgments, strict=True)
-    )
-    assert right >= 0.8 * len(clear)  # 0.5 by chance
-    [evaluated] = [entry for entry in trainer.state.log_history if "eval_agreement" in entry]
+    wanted = [1 if row_of(sample)["preference"] > 0.5 else 2 for sample in clear]
+    correct = [judgment.winner == winner for judgment, winner in zip(judgments, wanted, strict=True)]
+    assert sum(correct) >= 0.8 * len(clear)  # 0.5 by chance
+    [evaluated] = [entry for entry in trainer.state.log_history if "eval_accuracy" in entry]
     assert evaluated["eval_agreement"] >= 0.8
     assert evaluated["eval_failed"] == 0
-    assert "eval_accuracy" in evaluated
 
 
 def test_training_and_judging_read_the_same_tokens(trained, chat_base):
@@ -103,8 +95,7 @@ def test_the_card_says_how_the_model_is_read(trained):
     card = find_card(str(out))
     assert (card.template, card.reading, card.prompt_format, card.reference) == ("reward", "reward", "chat", "without")
     config = json.loads((out / "config.json").read_text())
-    assert config["architectures"] == ["LlamaForSequenceClassification"]
-    assert len(config["id2label"]) == 1
+    assert (config["architectures"], len(config["id2label"])) == (["LlamaForSequenceClassification"], 1)
 
 
 class Stopping(TrainerCallback):
@@ -116,13 +107,15 @@ class Stopping(TrainerCallback):
 
 def test_a_stopped_training_resumes_with_its_head(chat_base, rows, tmp_path):
     # three short trainings: resuming is seen by ending where one that was not stopped ends
-    shape = SHAPE | {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
-    whole, *_ = prepare(chat_base, tmp_path / "whole", rows, recipe="reward", **shape)
+    def trainer(name):
+        shape = SHAPE | {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+        return prepare(chat_base, tmp_path / name, rows, recipe="reward", **shape)[0]
+
+    whole, stopped = trainer("whole"), trainer("stopped")
     whole.train()
-    stopped, *_ = prepare(chat_base, tmp_path / "stopped", rows, recipe="reward", **shape)
     stopped.add_callback(Stopping())
     stopped.train()
-    resumed, *_ = prepare(chat_base, tmp_path / "stopped", rows, recipe="reward", **shape)
+    resumed = trainer("stopped")
     assert str(resumed.args.resume_from_checkpoint).endswith("checkpoint-2")
     resumed.train(resume_from_checkpoint=resumed.args.resume_from_checkpoint)
     assert torch.equal(resumed.model.score.weight, whole.model.score.weight)
@@ -130,15 +123,11 @@ def test_a_stopped_training_resumes_with_its_head(chat_base, rows, tmp_path):
 
 def test_an_adapter_is_trained_from_a_config_and_judges(chat_base, rows, tmp_path):
     # a training of its own: adapters are saved and loaded another way, with their head
-    config = configure(
-        tmp_path, **SHAPE | {"save_strategy": "steps", "save_steps": 2, "max_steps": 2, "template": "reward"},
-        train_data=[rows], model_name_or_path=str(chat_base), **LORA,
-    )  # fmt: skip
-    assert run_here(config, recipe="reward") is None
-    out = tmp_path / "out"
+    options = SHAPE | {"save_strategy": "steps", "save_steps": 2, "max_steps": 2, "template": "reward"} | LORA
+    out = train(tmp_path, recipe="reward", train_data=[rows], model_name_or_path=str(chat_base), **options)
     assert not (out / "config.json").exists()
-    before = load_engine("transformers", EngineOptions(model=str(out), dtype="float32")).describe()
-    assert before["head"] == "reward"
+    engine = load_engine("transformers", EngineOptions(model=str(out), dtype="float32"))
+    assert engine.describe()["head"] == "reward"
     write_rows(tmp_path / "in.jsonl", [{"question": "what is it", "answers": ["paris", "a big red fox"]}])
     command = ["judgelm-batch", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--mode", "reward", "--model", out]
     assert exit_code(*command, "--dtype", "float32") == 0
@@ -151,27 +140,19 @@ def test_an_adapter_is_trained_from_a_config_and_judges(chat_base, rows, tmp_pat
 def test_two_processes_train_what_one_trains(chat_base, rows, tmp_path, monkeypatch, cluster):
     # sharded weights: the head is new, learns, judges at the evaluation and is saved whole
     monkeypatch.setenv("RECIPE", "train/reward.py")
-    shared = SETTING | {"train_data": [rows], "eval_data": [rows], "model_name_or_path": str(chat_base)}
-    one = configure(tmp_path / "one", **shared, per_device_train_batch_size=8, gradient_accumulation_steps=1)
-    two = configure(tmp_path / "two", **shared, per_device_train_batch_size=2, gradient_accumulation_steps=2)
-    script = "tests/support/fsdp_on_cpu.py" if cluster == "fsdp2" else "train/reward.py"
-    told = ("--num_processes", "2", "--mixed_precision", "no", "--main_process_port", "0")
-    launcher = ("accelerate.commands.launch", "--config_file", str(ROOT / f"configs/accelerate/{cluster}.yaml"), *told)
-    process = start(two, launcher=launcher, script=ROOT / script)
-    assert run_here(one, recipe="reward") is None
+    shared = {"train_data": [rows], "eval_data": [rows], "model_name_or_path": str(chat_base), "dtype": "float32"}
+    shared |= {"template": "reward", "max_steps": 6, "save_steps": 6, "global_batch": 8, "learning_rate": 1e-3}
+    script = FSDP_ON_CPU if cluster == "fsdp2" else "train/reward.py"
+    process = launch(tmp_path / "two", cluster, script=script, **shared, **shape(2, 2))
+    folders = tmp_path / "two/out", train(tmp_path / "one", recipe="reward", **shared, **shape(8, 1))
     finish(process)
-    losses, expected = (losses_of(tmp_path / name / "out/checkpoint-6") for name in ("two", "one"))
+    losses, expected = (losses_of(folder / "checkpoint-6") for folder in folders)
     assert losses == pytest.approx(expected, abs=1e-4)
-    cards = [find_card(str(tmp_path / name / "out")).training["metrics"]["agreement"] for name in ("two", "one")]
-    assert cards[0]["value"] == pytest.approx(cards[1]["value"], abs=0.05)
-    with Judge(str(tmp_path / "two/out"), dtype="float32") as two_judge, Judge(str(tmp_path / "one/out")) as one_judge:
+    agreement, other = (find_card(str(folder)).training["metrics"]["agreement"]["value"] for folder in folders)
+    assert agreement == pytest.approx(other, abs=0.05)
+    with Judge(str(folders[0]), dtype="float32") as two_judge, Judge(str(folders[1])) as one_judge:
         first, second = (judge.compare("what is it", "paris", "a big red fox") for judge in (two_judge, one_judge))
     assert first.scores == pytest.approx(second.scores, abs=1e-2)
-
-
-def build(rows, tokenizer, **options):
-    builder = RewardRowBuilder(tokenizer, RewardRowOptions(template="reward", window=64, **options))
-    return builder, [builder.build(item) for item in builder.items([rows])]
 
 
 def test_rows_that_teach_no_preference_are_left_out_and_counted(chat_base, tmp_path):
@@ -185,14 +166,11 @@ def test_rows_that_teach_no_preference_are_left_out_and_counted(chat_base, tmp_p
         {"answers": ["a", "b"], "scores": [2, 9]},
     ]
     path = write_rows(tmp_path / "rows.jsonl", [{"id": str(n), "question": "q"} | row for n, row in enumerate(labels)])
-    builder, built = build(path, tokenizer)
-    [row] = [row for row in built if row is not None]
-    assert tokenizer.decode(row.chosen_ids).endswith("b\n")
-    assert row.margin == 0.0
-    assert builder.counts.left_out == {
-        "a tie": 1, "no preference, scores or winner": 1, "not a pair": 1, "equal after cut": 1,
-        "turns that are no dialogue": 1,
-    }  # fmt: skip
+    builder = RewardRowBuilder(tokenizer, RewardRowOptions(template="reward", window=64))
+    [row] = filter(None, map(builder.build, builder.items([path])))
+    assert (tokenizer.decode(row.chosen_ids)[-2:], row.margin) == ("b\n", 0.0)
+    reasons = {"a tie", "no preference, scores or winner", "not a pair", "equal after cut"}
+    assert builder.counts.left_out == dict.fromkeys(reasons | {"turns that are no dialogue"}, 1)
 
 
 @pytest.mark.parametrize(

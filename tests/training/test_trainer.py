@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 
 import pytest
@@ -19,8 +20,8 @@ from judgelm.training.sft import ScoreLineCollator, score_line_tokens
 from judgelm.training.trainer import cast_weights, use_single_pass
 from tests.support.poisoned_training import poison
 from tests.support.recipe_runs import LORA, ROOT, TWO, configure, finish, prepare, start, write_rows, write_world
-from tests.support.tiny_judges import word_sample
 
+JUDGMENTS = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
 STEP_TOKENS = 100
 """Labelled tokens of a whole step, of which the batch is a part."""
 
@@ -79,18 +80,17 @@ def test_loss_and_gradients_are_those_of_all_logits(tune, untied, case, padding_
 
 def positions_scored(monkeypatch, compute):
     """How many positions went through the output layer."""
-    seen = []
-    apply = trl_utils._ChunkedLogProbFunction.apply
-    record = lambda hidden, *rest: seen.append(len(hidden)) or apply(hidden, *rest)  # noqa: E731
+    counts, loss = [], trl_utils._ChunkedLogProbFunction
+    apply = loss.apply
     with monkeypatch.context() as patch:
-        patch.setattr(trl_utils._ChunkedLogProbFunction, "apply", record)
+        patch.setattr(loss, "apply", lambda hidden, *rest: counts.append(len(hidden)) or apply(hidden, *rest))
         compute()
-    return seen
+    return counts
 
 
 def test_only_labelled_positions_pass_the_output_layer_in_training_and_evaluation(tune, train_file, monkeypatch):
-    judge = {"reason_prob": 0, "eval_data": [train_file], "eval_pairs": 0}
-    trainer = tune(judge=judge, per_device_eval_batch_size=96)
+    own = {"reason_prob": 0, "eval_data": [train_file], "eval_pairs": 0}
+    trainer = tune(judge=own, per_device_eval_batch_size=96)
     batch = batch_of(trainer)
     labelled = int((batch["labels"] != -100).sum())
     assert labelled < batch["labels"].numel() / 10
@@ -99,7 +99,7 @@ def test_only_labelled_positions_pass_the_output_layer_in_training_and_evaluatio
     assert positions_scored(monkeypatch, trainer.evaluate) == [expected]
 
 
-def test_a_batch_without_a_label_gives_nought_and_gradients_of_nought(tune):
+def test_a_batch_without_a_label_has_zero_loss_and_gradients(tune):
     # a process with sharded weights must pass all layers together with the others
     trainer = tune()
     batch = batch_of(trainer)
@@ -112,14 +112,12 @@ def test_a_batch_without_a_label_gives_nought_and_gradients_of_nought(tune):
 
 
 def test_two_judgments_are_compared_by_their_own_tokens_alone(tiny_model, tmp_path, monkeypatch):
-    row = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
-    rows = write_rows(tmp_path / "rows.jsonl", [row | {"id": str(number)} for number in range(4)])
+    rows = write_rows(tmp_path / "rows.jsonl", [JUDGMENTS | {"id": str(number)} for number in range(4)])
     trainer, *_ = prepare(tiny_model, tmp_path / "out", rows, recipe="dpo", judge={"swap_prob": 0})
     batch = batch_of(trainer)
-    tokens = int(batch["completion_mask"].sum())  # 8 judgments of 3 tokens
-    assert tokens == 24
+    assert int(batch["completion_mask"].sum()) == 24  # 8 judgments of 3 tokens
     scored = positions_scored(monkeypatch, lambda: trainer.compute_loss(trainer.model, batch))
-    assert scored == [tokens, tokens]  # the judge, and its reference
+    assert scored == [24, 24]  # the judge, and its reference
 
 
 def weighted_by_hand(base, rows, weight, average="token"):
@@ -135,14 +133,13 @@ def weighted_by_hand(base, rows, weight, average="token"):
         in_score_line = True
         for place, label in enumerate(row["labels"]):
             if label != -100:
-                one = weight if in_score_line else 1.0
-                total, weights = total - one * log_probs[place - 1, label], weights + one
+                share = weight if in_score_line else 1.0
+                total, weights = total - share * log_probs[place - 1, label], weights + share
                 in_score_line = in_score_line and label != newline
         means.append(total / weights)
     loss = sum(means) / len(means) if average == "row" else total / weights
-    loss.backward()
-    norm = torch.stack([parameter.grad.norm() for parameter in model.parameters()]).norm()
-    return loss.item(), norm.item()
+    norms = torch.stack([gradient.norm() for gradient in gradients_of(model, loss).values()])
+    return loss.item(), norms.norm().item()
 
 
 @pytest.mark.parametrize("padding_free", [False, True])
@@ -154,15 +151,15 @@ def test_tokens_and_rows_have_their_weights_over_the_whole_step(tune, tiny_model
     assert len(batch_of(trainer)["input_ids"]) == (1 if padding_free else 4)
     rows = trainer.rows.dataset.select(range(8))  # two passes of four rows
     trainer.train()
-    [(loss, norm)] = [(one["loss"], one["grad_norm"]) for one in trainer.state.log_history if "loss" in one]
-    assert (loss, norm) == pytest.approx(weighted_by_hand(tiny_model, rows, weight, average), rel=1e-4)
+    [logged] = [entry for entry in trainer.state.log_history if "loss" in entry]
+    expected = weighted_by_hand(tiny_model, rows, weight, average)
+    assert (logged["loss"], logged["grad_norm"]) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("average", ["token", "row"])
 def test_the_eval_loss_is_weighted_alike(tune, tiny_model, train_file, average):
-    loss = {"score_weight": 3.0, "loss_average": average}
-    judge = loss | {"eval_data": [train_file], "swap_prob": 0, "eval_pairs": 0}
-    trainer = tune(judge=judge, per_device_eval_batch_size=96)
+    own = {"score_weight": 3.0, "loss_average": average, "eval_data": [train_file], "swap_prob": 0, "eval_pairs": 0}
+    trainer = tune(judge=own, per_device_eval_batch_size=96)
     expected, _ = weighted_by_hand(tiny_model, trainer.eval_dataset, 3.0, average)
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
 
@@ -175,7 +172,7 @@ def test_a_row_does_not_see_the_tokens_of_another(tune, dtype):
     other = batch | {"input_ids": batch["input_ids"].clone()}
     other["input_ids"][0, :first] = other["input_ids"][0, :first].flip(0)
     with torch.no_grad():
-        before, after = (model(**one, fused_lm_head=True).log_probs[0] for one in (batch, other))
+        before, after = (model(**each, fused_lm_head=True).log_probs[0] for each in (batch, other))
     assert torch.equal(before[first:], after[first:])
     assert not torch.allclose(before[:first], after[:first])
 
@@ -200,22 +197,19 @@ def test_a_line_end_that_is_a_byte_ends_the_score_line_too():
     # as Vicuna's tokenizer has it
     vocabulary = {"▁8": 0, "▁": 1, "3": 2, "<0x0A>": 3, "because": 4}
     fast = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True))
-    fast.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    fast.decoder = decoders.Sequence(steps)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=fast)
-    assert score_line_tokens([0, 1, 2, 3, 4], tokenizer) == 4
-    assert score_line_tokens([0, 1, 2], tokenizer) == 3  # the whole of what there is
+    # without an end, the whole
+    assert [score_line_tokens(ids, tokenizer) for ids in ([0, 1, 2, 3, 4], [0, 1, 2])] == [4, 3]
 
 
 def test_weights_are_cast_and_stay_shared_but_whole_numbers_and_exempt_modules_as_they_are():
     table = torch.ones(3, 2)
-    whole = torch.ones(1, dtype=torch.long)
-    weights = {"embed.weight": table, "head.weight": table, "steps": whole, "gate.bias": table}
+    weights = {"embed.weight": table, "head.weight": table, "steps": torch.tensor([1]), "gate.bias": table}
     cast = cast_weights(weights, torch.bfloat16, {"gate"})
-    assert cast["embed.weight"].dtype == torch.bfloat16
     assert cast["head.weight"] is cast["embed.weight"]
-    assert (cast["steps"].dtype, cast["gate.bias"].dtype) == (torch.long, torch.float32)
+    assert [weight.dtype for weight in cast.values()] == [torch.bfloat16] * 2 + [torch.long, torch.float32]
 
 
 def test_what_is_counted_in_epochs_stays_so_where_all_epochs_are_one_pass(tmp_path):
@@ -236,15 +230,13 @@ def test_two_processes_divide_by_the_weights_of_all_rows(tune, tiny_model, train
     expected = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     files = {"model_name_or_path": str(tiny_model), "train_data": [train_file]}
     config = configure(tmp_path / "two", **files, **loss, gradient_accumulation_steps=1, max_steps=2)
-    said = finish(start(config, launcher=TWO))
-    losses = [float(line.split("'loss': '")[1].split("'")[0]) for line in said.splitlines() if "'loss'" in line]
+    output = finish(start(config, launcher=TWO))
+    losses = [float(loss) for loss in re.findall(r"'loss': '([^']+)'", output)]
     assert losses == pytest.approx(expected, rel=1e-3)  # printed with four digits
 
 
-SHAPE = {
-    "max_length": 384, "per_device_train_batch_size": 2, "max_steps": 6, "learning_rate": 0.001, "save_steps": 1,
-    "save_total_limit": 1,
-}  # fmt: skip
+SHAPE = {"max_length": 384, "per_device_train_batch_size": 2, "max_steps": 6, "learning_rate": 0.001}
+SHAPE |= {"save_steps": 1, "save_total_limit": 1}
 """Two passes of two rows a step."""
 
 
@@ -258,9 +250,9 @@ def breaking(base, rows, folder, **options):
 
 
 def broken(folder):
-    """The one file of a broken step."""
+    """The only file of a broken step."""
     [path] = folder.glob("nan_step_*.json")
-    return path, json.loads(path.read_text())
+    return json.loads(path.read_text())
 
 
 def checkpoints(folder):
@@ -281,14 +273,12 @@ def test_a_row_that_breaks_the_loss_ends_the_training_at_its_step(tiny_model, ro
     step = place // 4
     assert step > 0
     poison(trainer.model, token)  # in memory: a base with NaN on disk is refused
-    with pytest.raises(TrainingError, match=rf"nan_step_{step}\.json: the loss is nan in step {step}"):
+    with pytest.raises(TrainingError, match=rf"nan_step_{step}\.json: .*loss is nan in step {step}"):
         trainer.train()
-    path, found = broken(folder)
-    assert path.name == f"nan_step_{step}.json"
-    assert (found["step"], found["what"], found["loss"]) == (step, "loss", "nan")
-    assert found["sample_ids"] == dataset["sample_id"][step * 4 : step * 4 + 4]
-    assert dataset["sample_id"][place] in found["sample_ids"]
-    assert found["learning_rate"] == pytest.approx(0.001 * (6 - step) / 6)  # linear from 0.001 over six steps
+    record = broken(folder)
+    assert (record["step"], record["what"], record["loss"]) == (step, "loss", "nan")
+    assert record["sample_ids"] == dataset["sample_id"][step * 4 : step * 4 + 4]
+    assert record["learning_rate"] == pytest.approx(0.001 * (6 - step) / 6)  # linear from 0.001 over six steps
     assert checkpoints(folder) == [f"checkpoint-{step}"]  # steps 0 to step - 1
 
 
@@ -303,12 +293,11 @@ class BreakWeight(TrainerCallback):
 def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tmp_path):
     trainer = breaking(tiny_model, rows, tmp_path)
     trainer.add_callback(BreakWeight())
-    with pytest.raises(TrainingError, match=r"nan_step_2\.json: weights are not finite in step 2"):
+    with pytest.raises(TrainingError, match=r"nan_step_2\.json: .*weights .* step 2"):
         trainer.train()
-    _, found = broken(tmp_path)
-    assert found["what"] == "weights"
-    assert 0 < found["loss"] < 20  # the loss of that step was still one
-    assert found["sample_ids"] == trainer.rows.dataset["sample_id"][8:12]
+    record = broken(tmp_path)
+    assert (record["what"], record["sample_ids"]) == ("weights", trainer.rows.dataset["sample_id"][8:12])
+    assert 0 < record["loss"] < 20  # the loss of that step was still finite
     assert checkpoints(tmp_path) == ["checkpoint-2"]
     with pytest.raises(TrainingError):
         trainer.save_model(str(tmp_path))
@@ -316,15 +305,12 @@ def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tm
 
 
 def test_the_loss_of_a_broken_step_of_dpo_is_the_mean_over_its_passes(tiny_model, tmp_path):
-    judged = {"chosen": "8 6", "rejected": "3 7"}
-    samples = map(word_sample, range(16))
-    pairs = ({"question": one.question, "answer_1": one.answers[0], "answer_2": one.answers[1]} for one in samples)
-    judgments = write_rows(tmp_path / "pairs.jsonl", (row | judged for row in pairs))
+    judgments = write_rows(tmp_path / "pairs.jsonl", [JUDGMENTS | {"id": str(number)} for number in range(16)])
     trainer = breaking(tiny_model, judgments, tmp_path, recipe="dpo", gradient_accumulation_steps=4, learning_rate=0.0)
     trainer.add_callback(BreakWeight())
     with pytest.raises(TrainingError, match="weights are not finite"):
         trainer.train()
-    assert broken(tmp_path)[1]["loss"] == pytest.approx(math.log(2), abs=1e-4)  # judge and reference are still one
+    assert broken(tmp_path)["loss"] == pytest.approx(math.log(2), abs=1e-4)  # judge and reference are still one
 
 
 @pytest.mark.slow
@@ -336,11 +322,10 @@ def test_two_processes_stop_together_where_the_rows_of_one_break(tiny_model, row
     options = SHAPE | {"gradient_accumulation_steps": 1, "max_steps": 10, "model": {"use_peft": True, "lora_r": 2}}
     (tmp_path / "two.json").write_text(json.dumps([[str(tiny_model), str(folder), rows], options, token]))
     process = start(tmp_path / "two.json", launcher=TWO, script=ROOT / "tests/support/poisoned_training.py")
-    said, _ = process.communicate(timeout=280)
+    output, _ = process.communicate(timeout=280)
     assert process.returncode != 0
-    assert "the loss is nan" in said
-    _, found = broken(folder)
-    assert found["step"] == place // 4
-    begin = place // 4 * 4
-    assert found["sample_ids"] == dataset["sample_id"][begin : begin + 4]  # both processes' rows
-    assert checkpoints(folder) == ([f"checkpoint-{place // 4}"] if place >= 4 else [])
+    assert "the loss is nan" in output
+    record, step = broken(folder), place // 4
+    ids = dataset["sample_id"][step * 4 : step * 4 + 4]  # both processes' rows
+    assert (record["step"], record["sample_ids"]) == (step, ids)
+    assert checkpoints(folder) == ([f"checkpoint-{step}"] if step else [])

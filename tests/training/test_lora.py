@@ -1,14 +1,16 @@
-"""`train/merge_lora.py`: a whole judge out of an adapter, with the same scores."""
+"""LoRA: `train/merge_lora.py` makes a judge with the same scores; the faster layers on a CPU match PEFT's."""
 
 import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from judgelm.engines.base import EngineOptions
@@ -17,6 +19,7 @@ from judgelm.errors import ModelError
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
 from judgelm.records import Request, Sampling
+from judgelm.training.lora_on_cpu import speed_up_lora
 from tests.support.driving import run
 from tests.support.recipe_runs import merge_here
 from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
@@ -59,15 +62,12 @@ def score_lines(model, **options):
     done = run(engine, requests)
     engine.close()
     ordered = [done[request.key] for request in requests]
-    return torch.tensor([one.candidate_logprobs for one in ordered]), [one.texts[0] for one in ordered]
+    return torch.tensor([reply.candidate_logprobs for reply in ordered]), [reply.texts[0] for reply in ordered]
 
 
-def test_the_merged_judge_gives_the_scores_of_base_and_adapter_and_says_what_was_merged(
-    merge, adapter, tiny_model, tmp_path
-):
+def test_the_merged_judge_gives_the_scores_of_base_and_adapter(merge, adapter, tiny_model, tmp_path):
     out = tmp_path / "judge"
-    said = merge(adapter, out, "--dtype", "float32")
-    assert "trained on a 4bit base; merging it into the float32 base" in said
+    assert "trained on a 4bit base" in merge(adapter, out, "--dtype", "float32")
     (merged, replies), (adapted, adapted_replies) = score_lines(out), score_lines(tiny_model, adapter=str(adapter))
     torch.testing.assert_close(merged, adapted, atol=1e-4, rtol=0)
     assert replies == adapted_replies
@@ -86,15 +86,14 @@ def test_the_adapters_own_tokenizer_and_another_base_are_taken(merge, copy, tiny
     tokenizer.save_pretrained(copy)
     (copy / "judge.json").unlink()
     spoil(copy, base_model_name_or_path="nowhere/at-all")
-    said = merge(copy, tmp_path / "judge", "--base", tiny_model)
-    assert "has no judge.json" in said
+    assert "has no judge.json" in merge(copy, tmp_path / "judge", "--base", tiny_model)
     assert not (tmp_path / "judge/judge.json").exists()
-    assert AutoTokenizer.from_pretrained(tmp_path / "judge").chat_template == "{{ messages[0].content }}"
+    assert AutoTokenizer.from_pretrained(tmp_path / "judge").chat_template == tokenizer.chat_template
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "judge").dtype == torch.bfloat16  # by default
 
 
-def spoil(folder, **changes):
-    path = folder / "adapter_config.json"
+def spoil(folder, name="adapter_config.json", **changes):
+    path = folder / name
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
@@ -123,11 +122,8 @@ def test_a_folder_without_adapter_and_a_used_output_folder_are_refused(merge, ad
 
 def test_a_quantised_base_is_refused_with_the_way_out(merge, adapter, tiny_model, tmp_path):
     base = Path(shutil.copytree(tiny_model, tmp_path / "base"))
-    config = json.loads((base / "config.json").read_text())
-    quantised = {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
-    (base / "config.json").write_text(json.dumps(config | quantised))
-    said = merge(adapter, tmp_path / "judge", "--base", base)
-    assert "the weights are quantised; pass the unquantised base" in said
+    spoil(base, "config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    assert "the weights are quantised" in merge(adapter, tmp_path / "judge", "--base", base)
 
 
 def test_weights_that_are_no_numbers_are_refused(merge, copy, tmp_path):
@@ -145,16 +141,14 @@ def resized_adapter(base, folder, change, *, save=None):
     model = AutoModelForCausalLM.from_pretrained(base)
     tokenizer = AutoTokenizer.from_pretrained(base)
     model.resize_token_embeddings(model.get_input_embeddings().weight.shape[0] + change)
-    adapted = get_peft_model(
-        model, LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM", modules_to_save=save)
-    )
+    lora = LoraConfig(r=4, target_modules=["q_proj"], task_type="CAUSAL_LM", modules_to_save=save)
+    adapted = get_peft_model(model, lora)
     for name, weight in adapted.named_parameters():
         if "lora_B" in name or "modules_to_save" in name:
             torch.nn.init.normal_(weight, std=0.1)
     adapted.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    path = folder / "adapter_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"base_model_name_or_path": str(base)}))
+    spoil(folder, base_model_name_or_path=str(base))
     with torch.no_grad():
         return adapted(torch.arange(8)[None]).logits[0]
 
@@ -172,27 +166,77 @@ def test_a_base_is_resized_to_the_vocabulary_of_the_adapter(merge, tiny_model, t
     assert texts == others
 
 
-def drop(folder, *parts):
-    weights = load_file(folder / "adapter_model.safetensors")
-    kept = {name: weight for name, weight in weights.items() if not any(part in name for part in parts)}
-    save_file(kept, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-
-
 @pytest.mark.parametrize(
     ("change", "dropped", "finding"),
     [
-        (8, ("lm_head",), r"\(embed_tokens {new} tokens\) from its base \({old}\), .* missing: lm_head"),
-        (8, ("embed_tokens",), r"\(lm_head {new} tokens\) from its base \({old}\), .* missing: embed_tokens"),
-        (-8, (), "tokenizer has {old} tokens, but the model has only {new} embeddings"),
+        (8, "lm_head", r"\(embed_tokens {new} tokens\) from its base \({old}\), .*: no lm_head"),
+        (8, "embed_tokens", r"\(lm_head {new} tokens\) from its base \({old}\), .*: no embed_tokens"),
+        (-8, "nothing", "tokenizer has {old} tokens, .* for {new}"),
     ],
 )
-def test_a_vocabulary_that_cannot_be_restored_is_named_with_both_sizes(
-    merge, tiny_model, tmp_path, change, dropped, finding
-):
+def test_a_vocabulary_that_cannot_be_restored_is_refused(merge, tiny_model, tmp_path, change, dropped, finding):
     old = AutoModelForCausalLM.from_pretrained(tiny_model).get_input_embeddings().weight.shape[0]
     resized_adapter(tiny_model, tmp_path / "adapter", change)
-    drop(tmp_path / "adapter", *dropped)
-    said = merge(tmp_path / "adapter", tmp_path / "judge")
-    assert re.search(finding.format(old=old, new=old + change), said), said
-    with pytest.raises(ModelError, match=finding.format(old=old, new=old + change)):
+    weights = load_file(tmp_path / "adapter/adapter_model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if dropped not in name}
+    save_file(kept, tmp_path / "adapter/adapter_model.safetensors", metadata={"format": "pt"})
+    finding = finding.format(old=old, new=old + change)
+    assert re.search(finding, merge(tmp_path / "adapter", tmp_path / "judge"))
+    with pytest.raises(ModelError, match=finding):
         load_engine("transformers", EngineOptions(model=str(tmp_path / "adapter")))
+
+
+def adapted(tiny_model, dtype=torch.float32, **options):
+    torch.manual_seed(0)
+    base = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=dtype)
+    model = get_peft_model(base, LoraConfig(r=4, lora_alpha=12, target_modules="all-linear", **options))
+    for name, weight in model.named_parameters():
+        if "lora_B" in name:
+            nn.init.normal_(weight, std=0.1)
+    return model
+
+
+def trainer(model, **facts):
+    return SimpleNamespace(**{"model": model, "is_deepspeed_enabled": False, "is_fsdp_enabled": False} | facts)
+
+
+def passed(model, autocast=False):
+    """Logits, and the gradients of all adapter weights."""
+    tokens = torch.arange(2 * 9).reshape(2, 9) % model.config.vocab_size
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        logits = model(input_ids=tokens).logits
+    logits.float().square().mean().backward()
+    return logits.detach().float(), {name: p.grad.float() for name, p in model.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "gradient_tolerance"), [(torch.float32, 1e-5, 1e-4), (torch.bfloat16, 0.02, 0.05)]
+)
+def test_logits_and_gradients_are_pefts_up_to_rounding(tiny_model, dtype, tolerance, gradient_tolerance):
+    autocast = dtype is torch.bfloat16
+    expected, gradients = passed(adapted(tiny_model, dtype), autocast)
+    model = adapted(tiny_model, dtype)
+    assert speed_up_lora(trainer(model)) == 7 * model.config.num_hidden_layers
+    logits, own = passed(model, autocast)
+    assert (logits - expected).norm() < tolerance * expected.norm()
+    assert own.keys() == gradients.keys()
+    assert all((own[name] - gradients[name]).norm() < gradient_tolerance * gradients[name].norm() for name in own)
+
+
+def test_without_its_adapter_the_model_is_the_base(tiny_model):
+    model = adapted(tiny_model)
+    speed_up_lora(trainer(model))
+    tokens, base = torch.arange(6)[None], AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32)
+    with torch.no_grad(), model.disable_adapter():
+        assert torch.equal(model(input_ids=tokens).logits, base(input_ids=tokens).logits)
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        ({"lora_dropout": 0.1}, {}), ({"use_dora": True}, {}),
+        ({}, {"is_deepspeed_enabled": True}), ({}, {"is_fsdp_enabled": True}),
+    ],
+)  # fmt: skip
+def test_layers_with_more_than_two_products_and_sharded_models_stay_pefts(tiny_model, options, facts):
+    assert speed_up_lora(trainer(adapted(tiny_model, **options), **facts)) == 0
