@@ -1,4 +1,4 @@
-"""Requirements of all engines."""
+"""Requirements of all engines, their choice, the scripted engine and the limits of sampling parameters."""
 
 import math
 from dataclasses import replace
@@ -7,10 +7,12 @@ import pytest
 
 from judgelm.cluster import load_workers
 from judgelm.cluster.plan import RayCluster
+from judgelm.engines import catalog
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine
+from judgelm.engines.catalog import choose_engine, load_engine, resolve_options
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.package import install_hint
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
@@ -281,3 +283,87 @@ def test_continued_reply_after_a_full_window(engine):
     assert second.truncations == first.truncations
     assert second.prompt_tokens + second.completion_tokens <= 512
     assert second.finish_reasons in (("length",), ("stop",))
+
+
+@pytest.mark.parametrize(
+    ("reply", "single", "pair"),
+    [
+        ("8 6", "8", "8 6"),
+        ("7.5 3 1\n", "7.5", "7.5 3"),
+        ("10 1", "10", "10 1"),
+        ("8 6 since", "8 6 since", "8 6 since"),
+    ],
+)
+def test_fixed_reply_has_as_many_scores_as_the_candidates(reply, single, pair):
+    grades = ("1", "7.5", "8", "10")
+    lines = tuple(f"{first} {second}" for first in grades for second in ("1", "3", "6"))
+    engine = ScriptedEngine({"*": reply})
+    texts = [
+        engine.answer(Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=9), candidates=candidates))
+        for candidates in (grades, lines)
+    ]
+    assert [completion.texts[0].rstrip("\n") for completion in texts] == [single, pair]
+
+
+def test_fixed_score_continues_the_prompts_line():
+    request = Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=9), candidates=(" 6", " 8"))
+    completion = ScriptedEngine({"*": "8 6"}).answer(request)
+    assert (completion.texts, completion.candidate_logprobs) == ((" 8",), (-math.inf, 0.0))
+
+
+@pytest.fixture
+def with_devices(monkeypatch):
+    """Set the number of CUDA devices."""
+
+    def set_devices(devices):
+        monkeypatch.setattr("torch.cuda.is_available", lambda: devices > 0)
+        monkeypatch.setattr("torch.cuda.device_count", lambda: devices)
+
+    return set_devices
+
+
+@pytest.mark.parametrize(("devices", "engine"), [(0, "transformers"), (1, "vllm"), (8, "vllm")])
+def test_auto_uses_vllm_on_gpus(with_devices, monkeypatch, devices, engine):
+    with_devices(devices)
+    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: object())  # vLLM is installed
+    assert choose_engine()[0] == engine
+
+
+@pytest.mark.parametrize(("devices", "advised"), [(0, False), (1, True), (8, True)])
+def test_missing_vllm_is_reported_on_gpus(with_devices, tiny_model, monkeypatch, devices, advised):
+    with_devices(devices)
+    monkeypatch.setattr(
+        catalog.importlib.util, "find_spec", lambda name: None if name == "vllm" else object()
+    )  # vLLM is not installed
+    engine, why = choose_engine()
+    assert engine == "transformers"
+    assert (install_hint("vllm") in why) is advised
+    assert "vllm is not installed" in why
+    # Ray workers choose for themselves, and the driver prints their note
+    options = EngineOptions(model=str(tiny_model), device="cpu")
+    assert (why in resolve_options("auto", options)[1]) is advised
+    assert install_hint("vllm") not in resolve_options("transformers", options)[1]
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("temperature", [math.nan, math.inf, -math.inf, -0.1, 101, 1e308, 10**400]),
+        ("max_tokens", [0, -1, 2**31, 10**400]),
+        ("n", [0, -1, 10_001]),
+        ("seed", [-1, 2**62 + 1, 2**64, 10**400]),
+        ("reserve", [-1, 2**31]),
+        ("stop", [("",), ("a", "")]),
+    ],
+)
+def test_values_out_of_range_are_rejected(field, values):
+    for value in values:
+        with pytest.raises(ConfigError, match=field):
+            Sampling(**({"max_tokens": 8} | {field: value}))
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [(0, 0), (1e-300, 0.01), (5e-324, 0.01), (0.01, 0.01), (0.7, 0.7), (100, 100)]
+)
+def test_very_low_temperature_is_raised(given, used):
+    assert Sampling(max_tokens=8, temperature=given).temperature == used
