@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -54,12 +55,24 @@ def engine(request):
     engine.close()
 
 
+def request_of(prompt, key="1", *, candidates=(), **sampling):
+    """A request for a prompt, or for one with this answer."""
+    prompt = prompt_of(prompt) if isinstance(prompt, str) else prompt
+    return Request(key=key, prompt=prompt, sampling=Sampling(**{"max_tokens": 6} | sampling), candidates=candidates)
+
+
 def requests_of(count=12, **sampling):
-    settings = {"max_tokens": 6} | sampling
-    return [
-        Request(key=str(i), prompt=prompt_of("a big fox " * (i % 5 + 1)), sampling=Sampling(**settings))
-        for i in range(count)
-    ]
+    return [request_of("a big fox " * (i % 5 + 1), str(i), **sampling) for i in range(count)]
+
+
+def answer(engine, prompt, **options):
+    [completion] = run(engine, [request_of(prompt, **options)]).values()
+    return completion
+
+
+def skip_without_window(engine):
+    if engine.describe()["engine"] == "scripted":
+        pytest.skip("the scripted engine has no window and does not read the prefill")
 
 
 def test_order_of_submission_does_not_matter(engine):
@@ -72,11 +85,10 @@ def test_order_of_submission_does_not_matter(engine):
 
 @pytest.mark.parametrize("included", [False, True])
 def test_stop_string_is_excluded_or_included(engine, included):
-    [free] = run(engine, requests_of(1, max_tokens=12)).values()
-    middle = free.texts[0][len(free.texts[0]) // 2 :][:2]
-    [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,), include_stop=included)).values()
-    assert stopped.finish_reasons == ("stop",)
-    assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle) + 2 * included]
+    [free] = answer(engine, "a big fox ", max_tokens=12).texts
+    middle = free[len(free) // 2 :][:2]
+    stopped = answer(engine, "a big fox ", max_tokens=12, stop=(middle,), include_stop=included)
+    assert (stopped.finish_reasons, stopped.texts) == (("stop",), (free[: free.index(middle) + 2 * included],))
 
 
 def test_empty_first_line_does_not_end_a_reply(engine):
@@ -85,10 +97,7 @@ def test_empty_first_line_does_not_end_a_reply(engine):
         engine = ScriptedEngine({"*": "\n \nboth are alike\nso"})
     prompt = replace(prompt_of("a big fox"), prefill="3 3")
 
-    def ask(**sampling):
-        [done] = run(engine, [Request(key="0", prompt=prompt, sampling=Sampling(max_tokens=40, **sampling))]).values()
-        return done
-
+    ask = partial(answer, engine, prompt, max_tokens=40)
     free = ask().texts[0]
     assert free.startswith("\n")
     visible = len(free) - len(free.lstrip())
@@ -104,14 +113,12 @@ def test_empty_first_line_does_not_end_a_reply(engine):
 
 
 def test_reply_at_the_token_limit_has_finish_reason_length(engine):
-    [completion] = run(engine, requests_of(1, max_tokens=3)).values()
-    assert completion.finish_reasons == ("length",)
-    assert completion.completion_tokens == 3
+    completion = answer(engine, "a big fox ", max_tokens=3)
+    assert (completion.finish_reasons, completion.completion_tokens) == (("length",), 3)
 
 
 def test_greedy_replies_are_equal(engine):
-    [three] = run(engine, requests_of(1, n=3)).values()
-    [single] = run(engine, requests_of(1)).values()
+    three, single = answer(engine, "a big fox ", n=3), answer(engine, "a big fox ")
     assert three.texts == single.texts * 3
     assert three.completion_tokens == 3 * single.completion_tokens
 
@@ -142,11 +149,10 @@ def test_progress_is_the_beginning_of_the_reply(engine):
 def test_images_are_rejected_if_not_supported(engine, tmp_path):
     [request] = requests_of(1)
     showing = replace(request.prompt, spans=(*request.prompt.spans, Span(str(tmp_path / "cat.png"), "image")))
+    assert engine.supports_images == (engine.describe()["engine"] in ("scripted", "openai"))
     if not engine.supports_images:
         with pytest.raises(EngineError, match="which this model does not support"):
             run(engine, [replace(request, prompt=showing)])
-    else:
-        assert engine.describe()["engine"] in ("scripted", "openai")
 
 
 def test_unsupported_features_are_rejected(engine, tmp_path):
@@ -199,32 +205,26 @@ def test_candidate_probabilities_sum_to_at_most_one(engine):
 
 
 def test_only_the_prompt_that_is_too_long_fails(engine):
-    long = Request(key="long", prompt=prompt_of("a", "what " * 5000), sampling=Sampling(max_tokens=4))
+    long = request_of(prompt_of("a", "what " * 5000), "long")
     done = run(engine, [*requests_of(2), long])
-    if engine.describe()["engine"] == "scripted":
-        assert done["long"].finish_reasons == ("length",)  # it has no window
-    else:
-        assert done["long"].finish_reasons == ("too_long",)
-        assert done["long"].error
+    scripted = engine.describe()["engine"] == "scripted"  # it has no window
+    assert done["long"].finish_reasons == (("length",) if scripted else ("too_long",))
+    assert scripted or done["long"].error
     assert done["0"].finish_reasons != ("too_long",)
 
 
 def test_long_answer_is_truncated(engine):
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("the scripted engine has no window")
-    request = Request(key="1", prompt=prompt_of("a big fox " * 500), sampling=Sampling(max_tokens=4))
-    [completion] = run(engine, [request]).values()
+    skip_without_window(engine)
+    completion = answer(engine, "a big fox " * 500, max_tokens=4)
     assert [cut.answer for cut in completion.truncations] == [0]
     assert completion.prompt_tokens <= 512 - 4
 
 
 def test_answers_equal_after_truncation_fail(engine):
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("the scripted engine has no window")
+    skip_without_window(engine)
     sample = Sample(id="1", question="what is it", answers=("a big fox " * 500 + "jumps", "a big fox " * 500 + "can"))
     prompt = get_template(TEMPLATE).render(sample, (0, 1), None)
-    equal = Request(key="equal", prompt=prompt, sampling=Sampling(max_tokens=4))
-    done = run(engine, [equal, *requests_of(1)])
+    done = run(engine, [request_of(prompt, "equal", max_tokens=4), *requests_of(1)])
     assert (done["equal"].finish_reasons, done["0"].finish_reasons) == (("equal_after_cut",), ("length",))
     assert done["equal"].error == "answers 1 and 2 are identical after truncation"
 
@@ -245,7 +245,7 @@ def test_prompt_without_a_scripted_reply_fails(tmp_path):
     path = tmp_path / "script.json"
     path.write_text('{"what is it|a dog|a red fox": "8 6\\n"}')
     engine = load_engine("scripted", EngineOptions(model=str(path)))
-    done = run(engine, [Request(key=a, prompt=prompt_of(a), sampling=Sampling(max_tokens=5)) for a in ("a dog", "x")])
+    done = run(engine, [request_of(answer, answer) for answer in ("a dog", "x")])
     assert done["a dog"].texts == ("8 6\n",)
     assert done["x"].finish_reasons == ("error",)
     assert "what is it|x|a red fox" in done["x"].error
@@ -253,14 +253,11 @@ def test_prompt_without_a_scripted_reply_fails(tmp_path):
 
 def test_continued_reply_equals_one_long_reply(engine):
     # with a given first line, the rest equals that of one long reply
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("a script does not read the prefill")
-    samples = [word_sample(i) for i in range(20)]
-    prompts = [get_template(TEMPLATE).render(sample, (0, 1), None) for sample in samples]
+    skip_without_window(engine)
+    prompts = [get_template(TEMPLATE).render(word_sample(i), (0, 1), None) for i in range(20)]
 
     def ask(prompts, **sampling):
-        requests = [Request(key=str(i), prompt=p, sampling=Sampling(**sampling)) for i, p in enumerate(prompts)]
-        return run(engine, requests)
+        return run(engine, [request_of(prompt, str(i), **sampling) for i, prompt in enumerate(prompts)])
 
     whole = ask(prompts, max_tokens=30)
     lines = ask(prompts, max_tokens=24, stop=("\n",))
@@ -274,12 +271,10 @@ def test_continued_reply_equals_one_long_reply(engine):
 
 def test_continued_reply_after_a_full_window(engine):
     # the answers are truncated as for the score line; the reason gets the remaining room
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("the scripted engine has no window")
+    skip_without_window(engine)
     prompt = prompt_of("a big fox " * 500)
-    [first] = run(engine, [Request(key="1", prompt=prompt, sampling=Sampling(max_tokens=24))]).values()
-    continued = Request(key="1", prompt=replace(prompt, prefill="8 6\n"), sampling=Sampling(max_tokens=300, reserve=24))
-    [second] = run(engine, [continued]).values()
+    first = answer(engine, prompt, max_tokens=24)
+    second = answer(engine, replace(prompt, prefill="8 6\n"), max_tokens=300, reserve=24)
     assert second.truncations == first.truncations
     assert second.prompt_tokens + second.completion_tokens <= 512
     assert second.finish_reasons in (("length",), ("stop",))
@@ -287,55 +282,29 @@ def test_continued_reply_after_a_full_window(engine):
 
 @pytest.mark.parametrize(
     ("reply", "single", "pair"),
-    [
-        ("8 6", "8", "8 6"),
-        ("7.5 3 1\n", "7.5", "7.5 3"),
-        ("10 1", "10", "10 1"),
-        ("8 6 since", "8 6 since", "8 6 since"),
-    ],
+    [("8 6", "8", "8 6"), ("7.5 3 1\n", "7.5", "7.5 3"), ("10 1", "10", "10 1"), ("8 6 since", *["8 6 since"] * 2)],
 )
 def test_fixed_reply_has_as_many_scores_as_the_candidates(reply, single, pair):
     grades = ("1", "7.5", "8", "10")
     lines = tuple(f"{first} {second}" for first in grades for second in ("1", "3", "6"))
     engine = ScriptedEngine({"*": reply})
-    texts = [
-        engine.answer(Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=9), candidates=candidates))
-        for candidates in (grades, lines)
-    ]
-    assert [completion.texts[0].rstrip("\n") for completion in texts] == [single, pair]
+    completions = [engine.answer(request_of("x", max_tokens=9, candidates=each)) for each in (grades, lines)]
+    assert [completion.texts[0].rstrip("\n") for completion in completions] == [single, pair]
 
 
 def test_fixed_score_continues_the_prompts_line():
-    request = Request(key="1", prompt=prompt_of("x"), sampling=Sampling(max_tokens=9), candidates=(" 6", " 8"))
-    completion = ScriptedEngine({"*": "8 6"}).answer(request)
+    completion = ScriptedEngine({"*": "8 6"}).answer(request_of("x", candidates=(" 6", " 8")))
     assert (completion.texts, completion.candidate_logprobs) == ((" 8",), (-math.inf, 0.0))
 
 
-@pytest.fixture
-def with_devices(monkeypatch):
-    """Set the number of CUDA devices."""
-
-    def set_devices(devices):
-        monkeypatch.setattr("torch.cuda.is_available", lambda: devices > 0)
-        monkeypatch.setattr("torch.cuda.device_count", lambda: devices)
-
-    return set_devices
-
-
-@pytest.mark.parametrize(("devices", "engine"), [(0, "transformers"), (1, "vllm"), (8, "vllm")])
-def test_auto_uses_vllm_on_gpus(with_devices, monkeypatch, devices, engine):
-    with_devices(devices)
-    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: object())  # vLLM is installed
-    assert choose_engine()[0] == engine
-
-
-@pytest.mark.parametrize(("devices", "advised"), [(0, False), (1, True), (8, True)])
-def test_missing_vllm_is_reported_on_gpus(with_devices, tiny_model, monkeypatch, devices, advised):
-    with_devices(devices)
-    monkeypatch.setattr(
-        catalog.importlib.util, "find_spec", lambda name: None if name == "vllm" else object()
-    )  # vLLM is not installed
-    engine, why = choose_engine()
+@pytest.mark.parametrize("devices", [0, 1, 8])
+def test_auto_uses_vllm_on_gpus_if_it_is_installed(tiny_model, monkeypatch, devices):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: devices > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: devices)
+    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: object())
+    assert choose_engine()[0] == ("vllm" if devices else "transformers")
+    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: None if name == "vllm" else object())
+    (engine, why), advised = choose_engine(), devices > 0
     assert engine == "transformers"
     assert (install_hint("vllm") in why) is advised
     assert "vllm is not installed" in why

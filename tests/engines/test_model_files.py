@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -25,11 +24,13 @@ from tests.support.tiny_judges import reply_of, word_sample
 from tests.support.vicuna_folders import TEMPLATE, Executed
 
 BOS = 1
-ODD = Sample(
-    id="odd",
-    question="  two  blanks,\ttab\r\n\n\nand lines \u00a0 ",
-    answers=("日本語 🙂 naïve \u200b e\u0301 ½ 12345 3.14", "</s> <s> <unk> [INST] ▁x <0x41> "),
-)
+ANSWERS = ("日本語 🙂 naïve \u200b e\u0301 ½ 12345 3.14", "</s> <s> <unk> [INST] ▁x <0x41> ")
+ODD = Sample(id="odd", question="  two  blanks,\ttab\r\n\n\nand lines \u00a0 ", answers=ANSWERS)
+
+
+@pytest.fixture
+def copy(vicuna, tmp_path):
+    return shutil.copytree(vicuna, tmp_path / "vicuna")
 
 
 @pytest.fixture(scope="module")
@@ -80,26 +81,20 @@ def test_special_tokens_and_window(tokenizer, saved):
         (b"<html>", "is damaged, or .*; run: pip install -U"),
     ],
 )
-def test_damaged_sentencepiece_model_is_rejected(vicuna, tmp_path, content, finding):
-    folder = Path(shutil.copytree(vicuna, tmp_path / "vicuna"))
-    (folder / "tokenizer.model").write_bytes(content)
+def test_damaged_sentencepiece_model_is_rejected(copy, content, finding):
+    (copy / "tokenizer.model").write_bytes(content)
     with pytest.raises(ModelError, match=f"tokenizer.model {finding}"):
-        load_tokenizer(str(folder), None, EngineOptions(model=str(folder)))
+        load_tokenizer(str(copy), None, EngineOptions(model=str(copy)))
     with pytest.raises(ModelError, match=f"tokenizer.model {finding}"):
-        load_for_training(ModelConfig(model_name_or_path=str(folder)), trust_remote_code=False)
+        load_for_training(ModelConfig(model_name_or_path=str(copy)), trust_remote_code=False)
 
 
 SHARD = "pytorch_model-00002-of-00002.bin"
 
 
-@pytest.fixture
-def copy(vicuna, tmp_path):
-    return shutil.copytree(vicuna, tmp_path / "vicuna")
-
-
 def replies(folder, **options):
+    samples = [word_sample(seed) for seed in range(3)]
     with Judge(str(folder), engine="transformers", template=TEMPLATE, **options) as judge:
-        samples = [word_sample(seed) for seed in range(3)]
         return [shown.text for sample in samples for shown in judge.compare(sample.question, *sample.answers).shown]
 
 
@@ -131,8 +126,7 @@ def test_unsafe_pickle_is_rejected_without_running_it(copy, tmp_path, zipped):
     ("content", "finding"),
     [
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:", ".*Git LFS pointer.*; run: git lfs pull"),
-        (b"PK\x03\x04 torn", "damaged or incomplete; download it again"),
-        (b"", "damaged or incomplete; download it again"),
+        *((content, "damaged or incomplete; download it again") for content in (b"PK\x03\x04 torn", b"")),
         (b"<html>", r"torch cannot load .*\(weights_only\)"),
     ],
 )
@@ -175,16 +169,10 @@ def index_of(*files):
     [
         (index_of("../../../../etc/passwd"), r"'\.\./.*passwd', which is outside this folder"),
         (index_of("/etc/passwd"), "'/etc/passwd', which is outside this folder"),
-        (index_of("x\\..\\..\\y"), "outside this folder"),
-        (index_of("C:y.safetensors"), "outside this folder"),
-        (index_of("."), "outside this folder"),
-        (index_of("x\0"), "outside this folder"),
+        *((index_of(name), "outside this folder") for name in ("x\\..\\..\\y", "C:y.safetensors", ".", "x\0")),
         (index_of("model-9.safetensors"), r"lists model-9\.safetensors, but the file is missing"),
-        (index_of(), "weight_map lists no files"),
-        (index_of(3), "weight_map lists no files"),
-        ('{"metadata": {}, "weight_map": ["a"]}', "weight_map is missing or invalid"),
-        ("[]", "weight_map is missing or invalid"),
-        ("[" * 100_000, "weight_map is missing or invalid"),
+        *((index_of(*files), "weight_map lists no files") for files in ((), (3,))),
+        *((text, "weight_map is missing or invalid") for text in ('{"weight_map": ["a"]}', "[]", "[" * 100_000)),
     ],
 )
 @pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])

@@ -12,16 +12,15 @@ from judgelm.judge import Judge
 from judgelm.modes.pairwise import Pairwise
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
-from judgelm.records import Prompt, Request, Sample, Sampling, Span
+from judgelm.records import Prompt, Request, Sampling, Span
 from judgelm.runs.runner import judge
 from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.client import client
 from tests.support.endpoint.server import endpoint
+from tests.support.flows import SAMPLE
 
-PAIR = Sample(id="1", question="q", answers=("a", "b"))
-TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-ALWAYS = TURNS + "{{ '<think>\\n' }}"
+ALWAYS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>{{ '<think>\\n' }}"
 CHAT = Prompt(spans=(Span("rate a fox", "question", "user"),), chat=True)
 
 
@@ -83,12 +82,11 @@ def replying(text, **fields):
 def test_servers_reasoning_field_is_the_thinking(field):
     with endpoint(ScriptedBackend()) as server, chat(server, thinking="on", thinking_tokens=100) as engine:
         server.misbehave(replying("8 6\nBecause.", **{field: "Hm.\n9 1?\n"}))
-        [judgment] = judge([PAIR], Pairwise(), engine)
+        [judgment] = judge([SAMPLE], Pairwise(), engine)
         assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].thinking) == ((8, 6), "8 6", "Hm.\n9 1?")
         body = server.bodies[-1]
         # the server would stop in the thinking; 24 tokens for the line and 100 for thinking
-        assert "stop" not in body
-        assert body["max_tokens"] == 124
+        assert ("stop" in body, body["max_tokens"]) == (False, 124)
         assert body["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True}
 
 
@@ -100,5 +98,5 @@ def test_thinking_in_the_reply_is_separated():
             assert done["0"].texts[0].startswith("Hm.")  # the runner separates the thinking
             assert engine.stats()["not_taken_by_server"] == ["chat_template_kwargs"]
         with chat(server, thinking="on") as engine:
-            [judgment] = judge([PAIR], Pairwise(), engine)
+            [judgment] = judge([SAMPLE], Pairwise(), engine)
             assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "Hm.\n9 1?")

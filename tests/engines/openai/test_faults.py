@@ -20,45 +20,39 @@ SAMPLES = [Sample(id=f"s{i}", question=f"what {i}", answers=("a", "b")) for i in
 MODE = Pairwise(template="judgelm-compact")
 
 
-def assert_all_judged(judgments):
+def judge_all(engine):
+    judgments = list(judge(SAMPLES, MODE, engine))
     assert sorted(judgment.sample_id for judgment in judgments) == sorted(sample.id for sample in SAMPLES)
     assert {judgment.scores for judgment in judgments} == {(8.0, 6.0)}
 
 
-TRANSIENT = {
-    "429": "rate_limited",
-    "503-later": "rate_limited",
-    "500": "server_error",
-    "drop": "connection",
-    "cut": "connection",
-    "html": "bad_format",
-    "torn": "bad_format",
-    "types": "bad_format",
-    "no_choices": "bad_format",
-    "empty_choices": "bad_format",
-    "null_text": "bad_format",
-    "error_200": "server_error",
-    "nan_logprobs": "bad_format",
-    "bad_logprobs": "bad_format",
-}
+def judged_by(server):
+    return sum("[Q] what" in str(body.get("prompt")) for body in server.bodies)
+
+
+BAD_FORMAT = ("html", "torn", "types", "no_choices", "empty_choices", "null_text", "nan_logprobs", "bad_logprobs")
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
-@pytest.mark.parametrize("fault", TRANSIENT)
-def test_transient_errors_are_retried(fault, api):
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("429", "rate_limited"), ("503-later", "rate_limited"), ("500", "server_error"), ("error_200", "server_error"),
+        ("drop", "connection"), ("cut", "connection"), *((fault, "bad_format") for fault in BAD_FORMAT),
+    ],
+)  # fmt: skip
+def test_transient_errors_are_retried(fault, kind, api):
     with endpoint(retry_after="0.01") as server, client(server, api=api) as engine:
         server.misbehave(first(2, fault))
         done = ask_all(engine, "x", "y")
         assert {completion.texts for completion in done.values()} == {("8 6",)}
-        assert engine.stats()["retries"] == {TRANSIENT[fault]: 2}
+        assert engine.stats()["retries"] == {kind: 2}
 
 
 def test_rate_limits_lose_nothing():
-    with (
-        endpoint(most_at_once=3, delay_s=0.005, retry_after="0.02") as server,
-        client(server, retries=0) as engine,  # rate limits do not count as failures
-    ):
-        assert_all_judged(list(judge(SAMPLES, MODE, engine)))
+    slow = endpoint(most_at_once=3, delay_s=0.005, retry_after="0.02")
+    with slow as server, client(server, retries=0) as engine:  # rate limits do not count as failures
+        judge_all(engine)
         assert engine.stats()["retries"]["rate_limited"] == server.counts["limited"] > 0
         assert judged_by(server) - server.counts["limited"] == 200, "each sample was answered once"
 
@@ -89,15 +83,11 @@ def test_all_requests_wait_for_the_requested_pause():
 def test_dead_server_ends_the_run_and_keeps_its_judgments():
     with endpoint(delay_s=0.01) as server, client(server, concurrency=4, retries=2) as engine:
         judged = []
-
-        def judge_all():
+        with pytest.raises(EngineError, match=r"is not responding: .* \(3 tries in"):  # noqa: PT012
             for judgment in judge(SAMPLES, MODE, engine):
                 judged.append(judgment.sample_id)
                 if len(judged) == 20:
                     server.kill()
-
-        with pytest.raises(EngineError, match=r"is not responding: .* \(3 tries in"):
-            judge_all()
         assert 20 <= len(judged) == len(set(judged)) < 200
 
 
@@ -137,16 +127,9 @@ def test_only_the_refused_request_fails(fault, finding):
         assert done["even"].texts == ("8 6",)
 
 
-def judged_by(server):
-    return sum("[Q] what" in str(body.get("prompt")) for body in server.bodies)
-
-
 def test_killed_server_loses_nothing():
-    with (
-        endpoint(delay_s=0.005) as stays,
-        endpoint(delay_s=0.005) as dies,
-        client(stays, dies, concurrency=4) as engine,
-    ):
+    delayed = endpoint(delay_s=0.005), endpoint(delay_s=0.005)
+    with delayed[0] as stays, delayed[1] as dies, client(stays, dies, concurrency=4) as engine:
         killed = threading.Event()
 
         def kill():
@@ -156,7 +139,7 @@ def test_killed_server_loses_nothing():
             killed.set()
 
         threading.Thread(target=kill).start()
-        assert_all_judged(list(judge(SAMPLES, MODE, engine)))
+        judge_all(engine)
         assert killed.is_set()
         assert engine.stats()["moved_to_another_server"] > 0
         assert 40 <= judged_by(dies) < 60
@@ -241,48 +224,36 @@ def test_passwords_of_several_servers_are_not_shown():
 
 
 @pytest.mark.parametrize(
-    ("headers", "seconds"),
+    ("headers", "body", "seconds"),
     [
-        ({"retry-after": "2"}, 2),
-        ({"retry-after-ms": "250"}, 0.25),
-        ({"Retry-After": "1m 30s"}, 90),
-        ({"x-ratelimit-reset-requests": "1m2.5s"}, 62.5),
-        ({"x-ratelimit-reset-requests": "6h0m0s", "x-ratelimit-reset-tokens": "6ms"}, 21600),
-        ({"x-ratelimit-reset-requests-day": "33011.5"}, 33011.5),
-        ({"x-ratelimit-reset-requests": "6h", "x-ratelimit-remaining-requests": "12"}, None),
-        ({"anthropic-ratelimit-tokens-reset": "2001-01-01T00:00:00Z"}, 0),
-        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT"}, None),
-        ({"retry-after": "9" * 400}, None),
-        ({"retry-after": "-1"}, None),
-        ({}, None),
+        ({"retry-after": "2"}, "", 2),
+        ({"retry-after-ms": "250"}, "", 0.25),
+        ({"Retry-After": "1m 30s"}, "", 90),
+        ({"x-ratelimit-reset-requests": "1m2.5s"}, "", 62.5),
+        ({"x-ratelimit-reset-requests": "6h0m0s", "x-ratelimit-reset-tokens": "6ms"}, "", 21600),
+        ({"x-ratelimit-reset-requests-day": "33011.5"}, "", 33011.5),
+        ({"x-ratelimit-reset-requests": "6h", "x-ratelimit-remaining-requests": "12"}, "", None),
+        ({"anthropic-ratelimit-tokens-reset": "2001-01-01T00:00:00Z"}, "", 0),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, "", 0),
+        ({"retry-after": "soon"}, "", None),
+        ({"retry-after": "Wed, 99 Oct 99999 07:28:00 GMT"}, "", None),
+        ({"retry-after": "9" * 400}, "", None),
+        ({"retry-after": "-1"}, "", None),
+        ({}, "", None),
+        ({}, "Limit 500 / min. Please try again in 1m26.4s. Contact us.", 86.4),
+        ({}, "Please try again in 24h0m0s.", 86400),
+        ({}, "Please retry after 26 seconds.", 26),
+        ({}, '{"retryDelay": "34.5s"}', 34.5),
+        ({}, '{"retry_after": 7}', 7),
+        ({}, "Too busy, wait another 2 hours and 5 minutes", 7500),
+        ({}, "wait and retry; the limit is 60 requests per 60 s", None),
+        ({}, "We answer 24 hours a day; the limit is 5 min", None),
+        ({}, "retry 3 times, or after 2 months", None),
+        ({"x-ratelimit-reset-requests": "8h"}, "Please try again in 9s.", 9),  # the message has priority
     ],
 )
-def test_pause_in_headers(headers, seconds):
-    assert stated_pause_s(headers) == seconds
-
-
-@pytest.mark.parametrize(
-    ("body", "seconds"),
-    [
-        ("Limit 500 / min. Please try again in 1m26.4s. Contact us.", 86.4),
-        ("Please try again in 24h0m0s.", 86400),
-        ("Please retry after 26 seconds.", 26),
-        ('{"retryDelay": "34.5s"}', 34.5),
-        ('{"retry_after": 7}', 7),
-        ("Too busy, wait another 2 hours and 5 minutes", 7500),
-        ("wait and retry; the limit is 60 requests per 60 s", None),
-        ("We answer 24 hours a day; the limit is 5 min", None),
-        ("retry 3 times, or after 2 months", None),
-    ],
-)
-def test_pause_in_the_message(body, seconds):
-    assert stated_pause_s({}, body) == seconds
-
-
-def test_message_has_priority_over_the_reset_header():
-    assert stated_pause_s({"x-ratelimit-reset-requests": "8h"}, "Please try again in 9s.") == 9
+def test_stated_pause(headers, body, seconds):
+    assert stated_pause_s(headers, body) == seconds
 
 
 def test_pause_until_a_point_in_time():

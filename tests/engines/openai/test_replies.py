@@ -10,15 +10,13 @@ from judgelm.engines.openai.responses import BadReplyError, read_choices, read_j
 from judgelm.engines.openai.sampler import without_end_tokens
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
-from judgelm.records import Prompt, Sample, Span
+from judgelm.records import Prompt, Span
 from judgelm.runs.runner import judge
 from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.client import ask, client, request_of
 from tests.support.endpoint.server import endpoint, first
-
-PAIR = Sample(id="1", question="q", answers=("a", "b"))
-
+from tests.support.flows import SAMPLE
 
 chat = partial(client, api="chat", retries=1)
 
@@ -83,25 +81,12 @@ def choices_of(content, **fields):
     return read_choices({"choices": [{"finish_reason": "stop", "message": {"content": content} | fields}]})
 
 
-@pytest.mark.parametrize(
-    ("content", "text", "thinking"),
-    [
-        ([{"type": "thinking", "thinking": [{"text": "Hm."}]}, {"type": "text", "text": "8 6"}], "8 6", "Hm."),
-        ([{"type": "thinking", "thinking": "Hm."}], None, "Hm."),
-    ],
-)
-def test_content_parts(content, text, thinking):
-    [choice] = choices_of(content)
-    assert (choice.text, choice.thinking) == (text, thinking)
-
-
-def test_empty_refusal_is_ignored():
-    assert choices_of("8 6", refusal="")[0].refusal is None
-
-
-def test_deeply_nested_body_is_rejected():
-    with pytest.raises(BadReplyError):
-        read_json("[" * 100_000)
+def test_content_parts_and_empty_refusals():
+    thinking, text = {"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "8 6"}
+    [choice] = choices_of([thinking | {"thinking": [{"text": "Hm."}]}, text])
+    assert (choice.text, choice.thinking) == ("8 6", "Hm.")
+    [choice] = choices_of([thinking], refusal="")
+    assert (choice.text, choice.thinking, choice.refusal) == (None, "Hm.", None)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +101,11 @@ def test_deeply_nested_body_is_rejected():
 def test_invalid_content_parts_are_rejected(content, finding):
     with pytest.raises(BadReplyError, match=finding):
         choices_of(content)
+
+
+def test_deeply_nested_body_is_rejected():
+    with pytest.raises(BadReplyError):
+        read_json("[" * 100_000)
 
 
 @pytest.mark.parametrize("stated", [None, "eos_token", "EOS", "end_turn", "done", "max_tokens"])
@@ -133,10 +123,10 @@ def test_reply_in_the_reasoning_field():
     with endpoint() as server:
         server.misbehave(changing(finish_reason="stop", message={"content": None, "reasoning_content": "8 6\nSo."}))
         with chat(server, options={"thinking": "off"}) as engine:
-            [judgment] = judge([PAIR], Pairwise(), engine)
+            [judgment] = judge([SAMPLE], Pairwise(), engine)
         assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), None)
         with chat(server) as engine:
-            [judgment] = judge([PAIR], Pairwise(), engine)
+            [judgment] = judge([SAMPLE], Pairwise(), engine)
         assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
         assert "--reasoning-parser" in judgment.failure.why
 
@@ -165,8 +155,8 @@ def test_rejected_system_message_moves_into_the_users(status, message):
         sent = len(server.bodies)
         ask(engine, prompt=prompt)
         assert len(server.bodies) == sent + 1  # learned
-        assert engine.stats()["not_taken_by_server"] == ["system_message"]
-        assert len(engine.stats()["notes"]) == 1
+        stats = engine.stats()
+        assert (stats["not_taken_by_server"], len(stats["notes"])) == (["system_message"], 1)
 
 
 def test_blank_stop_string_is_dropped_after_an_empty_reply():
@@ -187,9 +177,8 @@ def test_request_above_the_rate_limit_fails():
     with endpoint() as server, client(server) as engine:
         server.misbehave(lambda _, body: (429, too_large) if "huge" in body["prompt"] else None)
         done = run(engine, [request_of("huge"), request_of("small")])
-        assert done["huge"].finish_reasons == ("error",)
+        assert (done["huge"].finish_reasons, done["small"].texts) == (("error",), ("8 6",))
         assert "Request too large" in done["huge"].error
-        assert done["small"].texts == ("8 6",)
         assert engine.stats()["retries"] == {}
 
 
@@ -269,8 +258,5 @@ def test_fewer_logprobs_are_tried_before_none():
     assert fewer["top_logprobs"] == 5
     assert unsupported_param(RefusedError(400, "logprobs are not supported"), fewer) == "logprobs"
     assert without_unsupported(BODY, {"many_logprobs", "logprobs"}).keys().isdisjoint({"logprobs", "top_logprobs"})
-
-
-def test_without_unsupported():
     supported = without_unsupported(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
     assert supported == {"model": "m", "messages": [], "max_completion_tokens": 8}

@@ -38,10 +38,7 @@ def kernel(query, key, value, query_ends, key_ends, max_q, max_k, *, scale, wind
         place = torch.arange(k1 - k0)[None]
         left, right = window_size
         seen = (place <= position + right) & ((left < 0) | (place >= position - left))
-        tensors = (
-            tensor[start:end].transpose(0, 1)
-            for tensor, start, end in ((query, q0, q1), (key, k0, k1), (value, k0, k1))
-        )
+        tensors = (tensor.transpose(0, 1) for tensor in (query[q0:q1], key[k0:k1], value[k0:k1]))
         parts.append(F.scaled_dot_product_attention(*tensors, attn_mask=seen, scale=scale, enable_gqa=enable_gqa))
     return torch.cat([part.transpose(0, 1) for part in parts])
 
@@ -65,11 +62,9 @@ def test_one_call_equals_one_call_per_prompt(window, cached):
     key, value = (torch.randn(1, 2, sum(lengths), 16) for _ in range(2))
     batch = PromptBatch(list(prompts()), kernel_for=lambda *arguments: kernel)
     alone = PromptBatch(list(prompts()), kernel_for=lambda *arguments: None)
+    inputs = (SimpleNamespace(layer_idx=0), query, key, value, None)
     together, separately = (
-        packed_attention(
-            SimpleNamespace(layer_idx=0), query, key, value, None, segments=[segment], sliding_window=window
-        )[0]
-        for segment in (batch, alone)
+        packed_attention(*inputs, segments=[segment], sliding_window=window)[0] for segment in (batch, alone)
     )
     torch.testing.assert_close(together, separately, atol=2e-6, rtol=0)
     for first, second in zip(batch.prompts, alone.prompts, strict=True):
@@ -124,10 +119,7 @@ def one_pass(blocks: DecodeBlocks, replies: list[Reply], dtype: torch.dtype, opt
             sequence.ids.append(0)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [AttentionOptions(), AttentionOptions(scaling=0.3), AttentionOptions(window=50), AttentionOptions(softcap=2.0)],
-)
+@pytest.mark.parametrize("options", [{}, {"scaling": 0.3}, {"window": 50}, {"softcap": 2.0}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_each_reply_attends_only_to_its_own_tokens(options, dtype):
     torch.manual_seed(0)
@@ -138,9 +130,8 @@ def test_each_reply_attends_only_to_its_own_tokens(options, dtype):
             replies.append(Reply(str(turn), draws.choice((1, 40, 63, 64, 200)), dtype))
             blocks.join(replies[-1].sequence, replies[-1].kv, ())
         if turn % 3 == 2:
-            leaving = draws.choice(list(blocks))
-            blocks.leave(leaving)
-        one_pass(blocks, replies, dtype, options)
+            blocks.leave(draws.choice(list(blocks)))
+        one_pass(blocks, replies, dtype, AttentionOptions(**options))
     assert len(blocks) == 40 - 26
 
 
