@@ -1,4 +1,4 @@
-"""The transformers engine, with texts and rewards, against transformers' own forward pass."""
+"""The transformers engine against transformers' own forward pass; marked `gpu`: on a device (JUDGELM_GPU_TESTS=cpu)."""
 
 import gc
 import json
@@ -19,10 +19,12 @@ from judgelm.engines.transformers.attention import PromptSegment
 from judgelm.engines.transformers.engine import TransformersEngine
 from judgelm.engines.transformers.kv_cache import KVCache
 from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.modes import Pairwise
 from judgelm.records import Request, Sampling
+from judgelm.runs.runner import judge
 from tests.support.driving import prompt_of, reward_requests, run
 from tests.support.flows import text_of
-from tests.support.tiny_judges import make_reward_model
+from tests.support.tiny_judges import TEMPLATE, make_reward_model, word_sample
 
 SCORE_LINES = tuple(f"{first} {second}\n" for first in range(1, 11) for second in range(1, 11))
 
@@ -331,3 +333,40 @@ def test_rewards_and_replies_need_the_right_model(tiny_model, tiny_reward_model)
         load(tiny_reward_model).submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
     with pytest.raises(EngineError, match="requires a reward, but the model only generates text"):
         load(tiny_model).submit(reward_requests("paris"))
+
+
+def judged(device, model, **options):
+    """Thirty pairs of word counts, both orders, with P(first better)."""
+    engine = load(model, device=device, **options)
+    mode = Pairwise(template=TEMPLATE, both_orders=True, distribution=True)
+    samples = [word_sample(seed) for seed in range(30)]
+    judgments = {judgment.sample_id: judgment for judgment in judge(samples, mode, engine)}
+    engine.close()
+    assert all(judgment.failure is None for judgment in judgments.values())
+    return judgments
+
+
+@pytest.mark.gpu
+def test_float32_equals_the_cpu(device, tiny_judge):
+    on_cpu, on_device = (judged(place, tiny_judge, dtype="float32") for place in ("cpu", device))
+    for name, expected in on_cpu.items():
+        assert [reply.text for reply in on_device[name].shown] == [reply.text for reply in expected.shown]
+        assert on_device[name].probability == pytest.approx(expected.probability, abs=1e-3)
+
+
+@pytest.mark.gpu
+def test_bfloat16_keeps_nearly_all_verdicts_of_float32(device, tiny_judge):
+    full, half = (judged(device, tiny_judge, dtype=dtype) for dtype in ("float32", "bfloat16"))
+    apart = [abs(half[name].probability - judgment.probability) for name, judgment in full.items()]
+    # 8 bits of mantissa: some near-ties fall the other way, and a probability moves by some hundredths
+    assert sum(half[name].verdict == judgment.verdict for name, judgment in full.items()) >= 24
+    assert sum(apart) / len(apart) < 0.1
+
+
+@pytest.mark.gpu
+def test_an_adapter_runs_in_bfloat16(device, tiny_judge, tiny_adapters):
+    adapters = (None, str(tiny_adapters[0]))
+    engines = (load(tiny_judge, device=device, dtype="bfloat16", adapter=adapter) for adapter in adapters)
+    plain, adapted = (run(engine, varied_requests(8)) for engine in engines)
+    assert {completion.finish_reasons for completion in adapted.values()} <= {("stop",), ("length",)}
+    assert [adapted[key].texts for key in adapted] != [plain[key].texts for key in adapted]
