@@ -229,9 +229,11 @@ def test_answers_equal_after_truncation_fail(engine):
     assert done["equal"].error == "answers 1 and 2 are identical after truncation"
 
 
-def test_unknown_engine_is_rejected():
+def test_unknown_engine_and_zero_thinking_tokens_are_rejected():
     with pytest.raises(ConfigError, match="available: auto, transformers, vllm, openai, scripted"):
         load_engine("vlm", EngineOptions(model="x"))
+    with pytest.raises(ConfigError, match="thinking_tokens is 0; it must be at least 1"):
+        load_engine("scripted", EngineOptions(model="8 6", thinking_tokens=0))
 
 
 def test_invalid_script_is_rejected(tmp_path):

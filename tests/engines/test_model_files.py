@@ -136,7 +136,7 @@ def test_damaged_pickle_is_rejected(copy, content, finding):
         check_pickled(str(copy))
 
 
-def test_safetensors_have_priority_over_pickles(tiny_model, copy, tmp_path):
+def test_safetensors_have_priority_over_pickles_and_their_index(tiny_model, copy, tmp_path):
     options = EngineOptions(model="unused")
     before = identity_of(str(copy), None, options)
     torch.save(torch.load(copy / SHARD, weights_only=True) | {"extra": torch.zeros(1)}, copy / SHARD)
@@ -146,6 +146,10 @@ def test_safetensors_have_priority_over_pickles(tiny_model, copy, tmp_path):
     torch.save({"extra": Executed(tmp_path / "executed")}, both / "pytorch_model.bin")
     assert identity_of(str(both), None, options) == alone
     assert pickled_files(both) == []
+    check_pickled(str(both))
+    # a download of only the safetensors has the other index too
+    (both / "pytorch_model.bin").unlink()
+    (both / "pytorch_model.bin.index.json").write_text('{"weight_map": {"a": "pytorch_model-1.bin"}}')
     check_pickled(str(both))
 
 
@@ -180,10 +184,3 @@ def test_index_of_files_outside_the_folder_is_rejected(tmp_path, name, text, fin
     (tmp_path / name).write_text(text)
     with pytest.raises(ModelError, match=f"{name}: .*{finding}"):
         check_pickled(str(tmp_path))
-
-
-def test_unused_index_is_ignored(tmp_path):
-    # a download of only the safetensors has the other index too
-    save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
-    (tmp_path / "pytorch_model.bin.index.json").write_text('{"weight_map": {"a": "pytorch_model-1.bin"}}')
-    check_pickled(str(tmp_path))

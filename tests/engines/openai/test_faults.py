@@ -278,7 +278,7 @@ def limited_by(message):
 
 def test_pause_is_logged_once(caplog):
     with endpoint(retry_after="0.3") as server, client(server) as engine:
-        server.misbehave(lambda number, _: limited_by("Slow down, please try again in 300ms.") if number <= 4 else None)
+        server.misbehave(first(4, limited_by("Slow down, please try again in 300ms.")))
         ask_all(engine, "a", "b", "c", "d")
     [line] = caplog.messages
     assert line.startswith(f"{server.base_url}: HTTP 429: Slow down")
@@ -287,25 +287,30 @@ def test_pause_is_logged_once(caplog):
 
 def test_rate_limit_without_a_stated_pause_is_logged(caplog):
     with endpoint() as server, client(server) as engine:
-        server.misbehave(lambda number, _: "429" if number == 1 else None)
+        server.misbehave(first(1, "429"))
         ask(engine)
     assert "did not specify a pause" in caplog.text
 
 
-def test_pause_longer_than_patience_ends_the_run():
-    with endpoint() as server, client(server, concurrency=1) as engine:
+LONG_PAUSE = limited_by("No more today, try again in 5h.")
+USED_UP = {"message": "free requests are used up", "code": 429, "metadata": {"retry_after_seconds": 9000}}
+
+
+@pytest.mark.parametrize(
+    ("fault", "patience", "finding"),
+    [
+        (LONG_PAUSE, {}, r"No more today.*a pause of 5 h, .*again after \d{4}-\d\d-\d\d "),
+        ((200, {"error": USED_UP}), {}, r"used up .*pause of 3 h"),
+        ("429", {"patience_s": 0.3}, r"HTTP 429.*has not responded for"),
+    ],
+)
+def test_rate_limit_longer_than_patience_ends_the_run(fault, patience, finding):
+    with endpoint() as server, client(server, concurrency=1, **patience) as engine:
         before = len(server.bodies)
-        server.misbehave(lambda *_: limited_by("No more today, try again in 5h."))
-        with pytest.raises(EngineError, match=r"No more today.*a pause of 5 h, .*again after \d{4}-\d\d-\d\d "):
+        server.misbehave(lambda *_: fault)
+        with pytest.raises(EngineError, match=finding):
             ask(engine)
-        assert len(server.bodies) == before + 1
-
-
-def test_rate_limits_longer_than_patience_end_the_run():
-    with endpoint() as server, client(server, patience_s=0.3) as engine:
-        server.misbehave(lambda *_: "429")
-        with pytest.raises(EngineError, match=r"HTTP 429.*has not responded for"):
-            ask(engine)
+        assert patience or len(server.bodies) == before + 1
 
 
 def test_run_ends_if_both_servers_are_limited():
@@ -314,12 +319,4 @@ def test_run_ends_if_both_servers_are_limited():
         assert ask_all(engine, "x", "y", "z")["x"].texts == ("8 6",)
         other.misbehave(lambda *_: limited_by("try again in 3h"))
         with pytest.raises(EngineError, match=r"none of the 2 servers responded; .*pause of"):
-            ask(engine)
-
-
-def test_pause_of_a_rate_limit_with_status_200():
-    with endpoint() as server, client(server) as engine:
-        error = {"message": "free requests are used up", "code": 429, "metadata": {"retry_after_seconds": 9000}}
-        server.misbehave(lambda *_: (200, {"error": error}))
-        with pytest.raises(EngineError, match=r"used up .*pause of 3 h"):
             ask(engine)

@@ -131,6 +131,32 @@ def test_reply_in_the_reasoning_field():
         assert "--reasoning-parser" in judgment.failure.why
 
 
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_servers_reasoning_field_is_the_thinking(field):
+    # as with vLLM's reasoning parser
+    with endpoint() as server, chat(server, options={"thinking": "on", "thinking_tokens": 100}) as engine:
+        server.misbehave(changing(message={"content": "8 6\nBecause.", field: "Hm.\n9 1?\n"}))
+        [judgment] = judge([SAMPLE], Pairwise(), engine)
+        assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].thinking) == ((8, 6), "8 6", "Hm.\n9 1?")
+        body = server.bodies[-1]
+        # the server would stop in the thinking; 24 tokens for the line and 100 for thinking
+        assert ("stop" in body, body["max_tokens"]) == (False, 124)
+        assert body["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True}
+
+
+def test_thinking_in_the_reply_is_separated():
+    with endpoint(refuses=("chat_template_kwargs",)) as server:
+        server.misbehave(changing(message={"content": "Hm.\n9 1?\n</think>\n\n8 6\nBecause."}))
+        with chat(server, options={"thinking": "off"}) as engine:
+            prompt = Prompt(spans=(Span("rate a fox", "question", "user"),), chat=True)
+            done = ask(engine, prompt=prompt, max_tokens=50, stop=())
+            assert done.texts[0].startswith("Hm.")  # the runner separates the thinking
+            assert engine.stats()["not_taken_by_server"] == ["chat_template_kwargs"]
+        with chat(server, options={"thinking": "on"}) as engine:
+            [judgment] = judge([SAMPLE], Pairwise(), engine)
+            assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "Hm.\n9 1?")
+
+
 @pytest.mark.parametrize(
     ("status", "message"),
     [

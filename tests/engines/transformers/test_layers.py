@@ -20,8 +20,7 @@ in_bfloat16 = pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this processor has no bfloat16 kernels"
 )
 EXACT = 1e-6
-LLAMA, TIED = LlamaConfig(**SIZES), LlamaConfig(**SIZES, tie_word_embeddings=True)
-BOTH = pytest.mark.parametrize("config", [LLAMA, Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
+LLAMA, TIED, QWEN2 = LlamaConfig(**SIZES), LlamaConfig(**SIZES, tie_word_embeddings=True), Qwen2Config(**SIZES)
 
 
 def packable_model(config=LLAMA, dtype=torch.bfloat16):
@@ -74,31 +73,26 @@ def test_norm_of_empty_and_zero_rows():
 
 
 @in_bfloat16
-@BOTH
-def test_packed_model_is_as_exact_as_the_original(config):
+@pytest.mark.parametrize(
+    ("config", "counts"),
+    # Gemma's activation is GELU, and its norm multiplies by 1 + weight
+    [(LLAMA, [2, 5]), (QWEN2, [2, 5]), (TIED, [2, 5]), (GemmaConfig(**SIZES, head_dim=16), [0, 0])],
+    ids=["llama", "qwen2 with biases", "tied llama", "gemma"],
+)
+def test_packed_model_is_as_exact_as_the_original(config, counts):
     model, packed, plain = distance(config)
     assert packed <= 1.1 * plain
     layers = kinds(model)
-    assert [layers.count(kind) for kind in (PackedMlp, PackedNorm, nn.Linear)] == [2, 5, 0]
-
-
-@in_bfloat16
-def test_tied_embedding_stays_tied():
-    model, packed, plain = distance(TIED)
-    assert packed <= 1.1 * plain
-    assert model.lm_head.weight is model.get_input_embeddings().weight
-
-
-@in_bfloat16
-def test_other_activations_and_norms_are_not_packed():
-    model, packed, plain = distance(GemmaConfig(**SIZES, head_dim=16))
-    assert packed <= 1.1 * plain
-    # its activation is GELU, and its norm multiplies by 1 + weight
-    assert [kind in kinds(model) for kind in (PackedMlp, PackedNorm, PackedLinear)] == [False, False, True]
+    assert [layers.count(kind) for kind in (PackedMlp, PackedNorm)] == counts
+    assert PackedLinear in layers
+    if config.tie_word_embeddings:
+        assert model.lm_head.weight is model.get_input_embeddings().weight
+    else:
+        assert nn.Linear not in layers
 
 
 @torch.inference_mode()
-@BOTH
+@pytest.mark.parametrize("config", [LLAMA, QWEN2], ids=["llama", "qwen2 with biases"])
 def test_packed_float32_differs_only_by_rounding(config):
     model, ids = packable_model(config, torch.float32), torch.arange(40)[None]
     expected = model(ids).logits

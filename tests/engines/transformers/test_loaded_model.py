@@ -1,4 +1,4 @@
-"""Models, adapters, and adapters that share a model."""
+"""Models, thinking models, adapters, and adapters that share a model."""
 
 import json
 import shutil
@@ -21,9 +21,10 @@ from transformers import (
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ModelError
+from judgelm.judge import Judge
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
-from judgelm.records import Request, Sampling
+from judgelm.records import Prompt, Request, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.flows import text_of
 from tests.support.tiny_judges import TEMPLATE, make_adapter, word_sample
@@ -131,6 +132,41 @@ def test_model_without_attention_is_rejected(tiny_model, tmp_path):
     save_random(MambaConfig(hidden_size=32, num_hidden_layers=1, state_size=4), tiny_model, tmp_path)
     with pytest.raises(ModelError, match="use --engine vllm"):
         load(tmp_path)
+
+
+@pytest.fixture
+def thinker(tiny_model, tmp_path):
+    """A tiny model whose chat template opens a thinking block."""
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    turns = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    tokenizer.chat_template = turns + "{{ '<think>\\n' }}"
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("thinking", "begins"), [("absent", True), ("on", True), ("off", False)])
+def test_reply_inside_the_thinking_block_has_its_opening(thinker, thinking, begins):
+    engine = load(thinker, thinking=thinking)
+    prompt = Prompt(spans=(Span("rate a fox", "question", "user"),), chat=True)
+    engine.submit([Request(key="0", prompt=prompt, sampling=Sampling(max_tokens=12))])
+    done, seen = [], []
+    while not done:
+        done = engine.collect(0.0)
+        seen += engine.progress(["0"]).values()
+    assert done[0].texts[0].startswith("<think>") == begins
+    assert {text.startswith("<think>\n") for text in seen} == {begins}
+    engine.close()
+
+
+def test_user_overrides_the_cards_thinking_setting(thinker):
+    template = get_template("judgelm-chat")
+    write_card(thinker, Card(template=template.id, template_sha=template.sha, thinking="on"))
+    for options, mode in (({}, "on"), ({"thinking": "off"}, "off")):
+        with Judge(str(thinker), engine="transformers", **options) as loaded:
+            # at most half of the window
+            tokens = min(4096, loaded.engine.describe()["window"] // 2)
+            assert (loaded.engine.thinking.mode, loaded.engine.thinking.max_tokens) == (mode, tokens)
 
 
 @pytest.fixture
