@@ -33,6 +33,10 @@ NATIVE = {"float32": 3.0, "bfloat16": 1.0, "float16": 12.0}
 GB = 10**9
 
 
+def unexpected():
+    raise AssertionError("the speed was measured, or CUDA started in this process")
+
+
 @pytest.mark.parametrize(
     ("cpuinfo", "dtype", "knows"),
     [
@@ -70,11 +74,9 @@ def test_cpu_dtype_depends_on_speed_and_memory(stored, seconds, cpuinfo, weights
 
 
 def test_requested_dtype_is_kept_with_a_note_if_slow():
-    def unmeasured():
-        raise AssertionError("the flags are enough")
-
-    assert requested_dtype("bfloat16", cpu_flags(ZEN_4), unmeasured).note == ""
-    assert requested_dtype("float32", cpu_flags(ZEN_3), unmeasured).note == ""
+    # the flags are enough
+    assert requested_dtype("bfloat16", cpu_flags(ZEN_4), unexpected).note == ""
+    assert requested_dtype("float32", cpu_flags(ZEN_3), unexpected).note == ""
     slow = requested_dtype("bfloat16", cpu_flags(ZEN_3), lambda: EMULATED)
     assert slow.dtype == "bfloat16"
     assert re.match(r"dtype: bfloat16, as requested .*no bfloat16 instructions.* 7\.4x slower", slow.note)
@@ -87,10 +89,6 @@ def test_large_float32_checkpoint_gets_a_note():
     assert re.search(r"27\.0 GB .*--dtype bfloat16 needs 13\.5 GB", wide_note("bfloat16", 6_738_415_616))
     assert wide_note("bfloat16", 268_435_455) == ""  # less than a GiB
     assert wide_note(None, 6_738_415_616) == ""
-
-
-def unexpected():
-    raise AssertionError("CUDA would start in this process")
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])

@@ -337,7 +337,7 @@ def header(tmp_path):
     return read
 
 
-def test_a_whole_header(header):
+def test_complete_header(header):
     file = header(number("general.alignment", 32), tensors=[tensor("b", offset=32), tensor("a", shape=(2, 2))])
     assert [(row.name, row.shape, row.size) for row in file.tensors] == [("b", (4,), 16), ("a", (2, 2), 16)]
     assert file.weights == 8

@@ -226,8 +226,8 @@ def test_candidates_are_counted_without_logprobs(api, switches, ignores_n):
 class Thinking(ScriptedBackend):
     """Its log-probabilities begin with those of its thinking."""
 
-    def generate(self, prompt, asked, number):
-        reply = super().generate(prompt, asked, number)
+    def generate(self, prompt, options, number):
+        reply = super().generate(prompt, options, number)
         reply.steps.insert(0, ("hm", 0.0, {"hm": 0.0}))
         return reply
 

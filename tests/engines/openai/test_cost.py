@@ -28,8 +28,8 @@ class Counting(ScriptedBackend):
 
     dollars = prompt_tokens = 0
 
-    def generate(self, prompt, asked, number):
-        reply = super().generate(prompt, asked, number)
+    def generate(self, prompt, options, number):
+        reply = super().generate(prompt, options, number)
         self.dollars += len(reply.steps)
         self.prompt_tokens += reply.prompt_tokens if number == 0 else 0
         return reply

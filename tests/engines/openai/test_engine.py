@@ -30,15 +30,9 @@ def backend(tiny_model):
     return TinyBackend(tiny_model)
 
 
-@pytest.fixture(scope="module")
-def local(tiny_model):
-    engine = load_engine("transformers", EngineOptions(model=str(tiny_model)))
-    yield engine
-    engine.close()
-
-
 @pytest.mark.parametrize("tokenizer", [True, False])
-def test_completions_equal_the_local_engine(backend, tiny_model, local, tokenizer):
+def test_completions_equal_the_local_engine(backend, tiny_model, tokenizer):
+    local = load_engine("transformers", EngineOptions(model=str(tiny_model)))
     with endpoint(backend) as server, client(server, **({"tokenizer": str(tiny_model)} if tokenizer else {})) as engine:
         requests = [request_of("a big fox " * count, stop=()) for count in range(1, 6)]
         completions, expected = run(engine, requests), run(local, requests)
@@ -49,10 +43,10 @@ def test_completions_equal_the_local_engine(backend, tiny_model, local, tokenize
 def test_server_may_ignore_n_and_stop(backend):
     with endpoint(backend) as server, client(server) as engine:
         free = answer(engine, max_tokens=12).texts[0]
-        wish = {"max_tokens": 12, "stop": (free[6:8],)}
-        expected = answer(engine, **wish).texts
+        settings = {"max_tokens": 12, "stop": (free[6:8],)}
+        expected = answer(engine, **settings).texts
         server.ignores_n = server.ignores_stop = True
-        assert answer(engine, **wish).texts == expected
+        assert answer(engine, **settings).texts == expected
         drawn = answer(engine, n=3, temperature=1.0, seed=1)
         assert 1 < len(set(drawn.texts)) <= len(drawn.texts) == 3, "each missing reply has its own seed"
 
@@ -118,9 +112,8 @@ def test_unknown_window_is_rejected(backend, tmp_path):
     with endpoint(backend) as server:
         with pytest.raises(ConfigError, match="--max-model-len"):
             load(server, tokenizer=str(tmp_path))
-        engine = load(server, options={"max_model_len": 100}, tokenizer=str(tmp_path))
-        assert engine.describe()["window"] == 100
-        engine.close()
+        with client(server, options={"max_model_len": 100}, tokenizer=str(tmp_path)) as engine:
+            assert engine.describe()["window"] == 100
 
 
 def test_special_tokens_in_answers_are_sanitized_without_a_tokenizer():

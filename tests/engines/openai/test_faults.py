@@ -168,27 +168,23 @@ def test_rejected_request_is_not_sent_to_the_other_server():
         assert len(primary.bodies) + len(secondary.bodies) == before + 1
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_requests_fail_or_the_run_stops_if_no_server_answers(count):
+@pytest.mark.parametrize(("count", "words"), [(1, "is not responding"), (2, "none of the 2 servers responded")])
+def test_requests_fail_or_the_run_stops_if_no_server_answers(count, words):
     with endpoint() as primary, endpoint() as secondary:
         servers = (primary, secondary)[:count]
-        for when_down in ("fail", "stop"):
-            engine = load(*servers, retries=1, when_down=when_down)
+        with client(*servers, retries=1, when_down="fail") as engine:
             for server in servers:
                 server.kill()
-            if when_down == "stop":
-                words = "none of the 2 servers responded" if count == 2 else "is not responding"
-                with pytest.raises(EngineError, match=words):
-                    ask_all(engine, "x", "y")
-            else:
-                done = ask_all(engine, "x", "y")
-                assert {completion.finish_reasons for completion in done.values()} == {("error",)}
-                assert all(completion.error for completion in done.values())
+            done = ask_all(engine, "x", "y").values()
+            assert all(completion.finish_reasons == ("error",) and completion.error for completion in done)
             for server in servers:
                 server.start()
-            if when_down == "fail":
-                assert ask_all(engine, "z")["z"].texts == ("8 6",)  # without a new engine
-            engine.close()
+            assert ask_all(engine, "z")["z"].texts == ("8 6",)  # without a new engine
+        with client(*servers, retries=1, when_down="stop") as engine:
+            for server in servers:
+                server.kill()
+            with pytest.raises(EngineError, match=words):
+                ask_all(engine, "x", "y")
 
 
 def test_start_needs_one_reachable_and_no_wrong_server():
@@ -197,9 +193,8 @@ def test_start_needs_one_reachable_and_no_wrong_server():
         with pytest.raises(ModelError, match="has no model 'tiny'; available: another"):
             load(good, wrong)
         gone.kill()
-        engine = load(good, gone)
-        assert ask_all(engine, "x")["x"].texts == ("8 6",)
-        engine.close()
+        with client(good, gone) as engine:
+            assert ask_all(engine, "x")["x"].texts == ("8 6",)
         with pytest.raises(EngineError, match="is unreachable"):
             load(gone, "http://127.0.0.1:9/v1")
 
@@ -213,14 +208,12 @@ def test_common_features_of_different_servers_are_used():
 def test_passwords_of_several_servers_are_not_shown():
     with endpoint() as primary, endpoint(ScriptedBackend()) as secondary:
         addresses = [server.base_url.replace("//", "//user:pass%20word@") for server in (primary, secondary)]
-        engine = load(*addresses)
-        assert "pass" not in str(engine.describe())
-        primary.kill()
-        secondary.kill()
-        with pytest.raises(EngineError) as failed:
-            ask_all(engine, "x")
-        assert "pass" not in str(failed.value)
-        engine.close()
+        with client(*addresses) as engine:
+            primary.kill()
+            secondary.kill()
+            with pytest.raises(EngineError) as failed:
+                ask_all(engine, "x")
+            assert "pass" not in str(engine.describe()) + str(failed.value)
 
 
 @pytest.mark.parametrize(

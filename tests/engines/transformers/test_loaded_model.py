@@ -38,7 +38,7 @@ def load(model, adapter=None, **options):
 
 def test_unsafe_pickled_adapter_is_rejected(tiny_judge, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter", extra=Executed(tmp_path / "executed"))
-    with pytest.raises(ModelError, match=r"adapter_model\.bin: loading this pickle would call"):
+    with pytest.raises(ModelError, match=r"adapter_model\.bin: .*pickle would call"):
         load(tiny_judge, pickled)
     assert not (tmp_path / "executed").exists()
 
