@@ -96,7 +96,6 @@ def test_empty_first_line_does_not_end_a_reply(engine):
     if engine.describe()["engine"] == "scripted":
         engine = ScriptedEngine({"*": "\n \nboth are alike\nso"})
     prompt = replace(prompt_of("a big fox"), prefill="3 3")
-
     ask = partial(answer, engine, prompt, max_tokens=40)
     free = ask().texts[0]
     assert free.startswith("\n")
@@ -199,7 +198,6 @@ def test_candidate_probabilities_sum_to_at_most_one(engine):
     plain = run(engine, requests_of())
     for key, completion in done.items():
         assert completion.texts == plain[key].texts, "candidates must not change the reply"
-        assert completion.candidate_logprobs is not None
         assert len(completion.candidate_logprobs) == 100
         assert 0.5 < math.fsum(map(math.exp, completion.candidate_logprobs)) <= 1 + 1e-4
 
@@ -236,20 +234,15 @@ def test_unknown_engine_and_zero_thinking_tokens_are_rejected():
         load_engine("scripted", EngineOptions(model="8 6", thinking_tokens=0))
 
 
-def test_invalid_script_is_rejected(tmp_path):
+def test_invalid_script_is_rejected_and_a_prompt_without_a_scripted_reply_fails(tmp_path):
     path = tmp_path / "script.json"
     path.write_text('{"q|a|b": 8}')
     with pytest.raises(ModelError, match="the script must be a JSON object"):
         load_engine("scripted", EngineOptions(model=str(path)))
-
-
-def test_prompt_without_a_scripted_reply_fails(tmp_path):
-    path = tmp_path / "script.json"
     path.write_text('{"what is it|a dog|a red fox": "8 6\\n"}')
     engine = load_engine("scripted", EngineOptions(model=str(path)))
     done = run(engine, [request_of(answer, answer) for answer in ("a dog", "x")])
-    assert done["a dog"].texts == ("8 6\n",)
-    assert done["x"].finish_reasons == ("error",)
+    assert (done["a dog"].texts, done["x"].finish_reasons) == (("8 6\n",), ("error",))
     assert "what is it|x|a red fox" in done["x"].error
 
 
