@@ -69,7 +69,7 @@ def test_end_tokens_and_role_heads_are_removed_and_counted(sent, token):
     with endpoint() as server, chat(server) as engine:
         server.misbehave(changing(message={"content": sent}))
         assert ask(engine).texts == ("8 6",)
-        assert any(repr(token) in note and "1 of" in note for note in engine.stats()["notes"])
+        assert any(f"{token!r} from 1 " in note for note in engine.stats()["notes"])
 
 
 @pytest.mark.parametrize("sent", ["8 6\nHe wrote <|im_end|> twice.", "8 6\n<s>wrong</s>", "8 6\n", "8 6 "])
