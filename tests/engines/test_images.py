@@ -143,11 +143,12 @@ def test_chat_template_without_images(judge, pictures, tmp_path, template, findi
     engine.close()
 
 
-def test_unsupported_vision_model_or_missing_processor_is_rejected(judge, tmp_path):
+def test_unsupported_vision_model_or_missing_processor_is_rejected(judge, tiny_model, tmp_path):
     folder = shutil.copytree(judge, tmp_path / "judge")
     (folder / "processor_config.json").unlink()
     with pytest.raises(ModelError, match=r"cannot load the image processor.*copy processor_config.json"):
         load(folder)
+    folder = shutil.copytree(tiny_model, tmp_path / "tiny")
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen2_vl", "vision_config": {}}))
     with pytest.raises(ModelError, match=r"qwen2_vl models: .* two-dimensional"):
         load(folder)
