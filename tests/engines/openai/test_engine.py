@@ -217,4 +217,4 @@ def test_images_that_cannot_be_sent(picture):
     with endpoint() as server, client(server) as engine:
         completions = run(engine, [replace(request_with(["gone.png"]), key="bad"), request_with([picture])])
         assert (completions["bad"].finish_reasons, completions["x"].texts) == (("error",), ("8 6\n",))
-        assert "image gone.png: cannot read" in completions["bad"].error
+        assert "image gone.png: cannot open" in completions["bad"].error
