@@ -126,7 +126,7 @@ TEXT_ONLY = "{% for message in messages %}{{ message['content'] }}{% endfor %} s
 
 @pytest.mark.parametrize(
     ("template", "finding"),
-    [(CHAT_TEMPLATE.replace("<image>\n", ""), "shows 0 of 1 images"), (TEXT_ONLY, "supports only text")],
+    [(CHAT_TEMPLATE.replace("<image>\n", ""), "includes 0 of 1 images"), (TEXT_ONLY, "supports only text")],
 )
 def test_chat_template_without_images(judge, pictures, tmp_path, template, finding):
     folder = shutil.copytree(judge, tmp_path / "judge")
