@@ -1,16 +1,19 @@
-"""Requirements of all engines."""
+"""Requirements of all engines, their choice, the scripted engine and the limits of sampling parameters."""
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from judgelm.cluster import load_workers
 from judgelm.cluster.plan import RayCluster
+from judgelm.engines import catalog
 from judgelm.engines.base import EngineOptions
-from judgelm.engines.catalog import load_engine
+from judgelm.engines.catalog import choose_engine, load_engine, resolve_options
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.package import install_hint
 from judgelm.prompts.catalog import get_template
 from judgelm.records import Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
@@ -52,12 +55,24 @@ def engine(request):
     engine.close()
 
 
+def request_of(prompt, key="1", *, candidates=(), **sampling):
+    """A request for a prompt, or for one with this answer."""
+    prompt = prompt_of(prompt) if isinstance(prompt, str) else prompt
+    return Request(key=key, prompt=prompt, sampling=Sampling(**{"max_tokens": 6} | sampling), candidates=candidates)
+
+
 def requests_of(count=12, **sampling):
-    settings = {"max_tokens": 6} | sampling
-    return [
-        Request(key=str(i), prompt=prompt_of("a big fox " * (i % 5 + 1)), sampling=Sampling(**settings))
-        for i in range(count)
-    ]
+    return [request_of("a big fox " * (i % 5 + 1), str(i), **sampling) for i in range(count)]
+
+
+def answer(engine, prompt, **options):
+    [completion] = run(engine, [request_of(prompt, **options)]).values()
+    return completion
+
+
+def skip_without_window(engine):
+    if engine.describe()["engine"] == "scripted":
+        pytest.skip("the scripted engine has no window and does not read the prefill")
 
 
 def test_order_of_submission_does_not_matter(engine):
@@ -70,11 +85,10 @@ def test_order_of_submission_does_not_matter(engine):
 
 @pytest.mark.parametrize("included", [False, True])
 def test_stop_string_is_excluded_or_included(engine, included):
-    [free] = run(engine, requests_of(1, max_tokens=12)).values()
-    middle = free.texts[0][len(free.texts[0]) // 2 :][:2]
-    [stopped] = run(engine, requests_of(1, max_tokens=12, stop=(middle,), include_stop=included)).values()
-    assert stopped.finish_reasons == ("stop",)
-    assert stopped.texts[0] == free.texts[0][: free.texts[0].index(middle) + 2 * included]
+    [free] = answer(engine, "a big fox ", max_tokens=12).texts
+    middle = free[len(free) // 2 :][:2]
+    stopped = answer(engine, "a big fox ", max_tokens=12, stop=(middle,), include_stop=included)
+    assert (stopped.finish_reasons, stopped.texts) == (("stop",), (free[: free.index(middle) + 2 * included],))
 
 
 def test_empty_first_line_does_not_end_a_reply(engine):
@@ -82,11 +96,7 @@ def test_empty_first_line_does_not_end_a_reply(engine):
     if engine.describe()["engine"] == "scripted":
         engine = ScriptedEngine({"*": "\n \nboth are alike\nso"})
     prompt = replace(prompt_of("a big fox"), prefill="3 3")
-
-    def ask(**sampling):
-        [done] = run(engine, [Request(key="0", prompt=prompt, sampling=Sampling(max_tokens=40, **sampling))]).values()
-        return done
-
+    ask = partial(answer, engine, prompt, max_tokens=40)
     free = ask().texts[0]
     assert free.startswith("\n")
     visible = len(free) - len(free.lstrip())
@@ -102,14 +112,12 @@ def test_empty_first_line_does_not_end_a_reply(engine):
 
 
 def test_reply_at_the_token_limit_has_finish_reason_length(engine):
-    [completion] = run(engine, requests_of(1, max_tokens=3)).values()
-    assert completion.finish_reasons == ("length",)
-    assert completion.completion_tokens == 3
+    completion = answer(engine, "a big fox ", max_tokens=3)
+    assert (completion.finish_reasons, completion.completion_tokens) == (("length",), 3)
 
 
 def test_greedy_replies_are_equal(engine):
-    [three] = run(engine, requests_of(1, n=3)).values()
-    [single] = run(engine, requests_of(1)).values()
+    three, single = answer(engine, "a big fox ", n=3), answer(engine, "a big fox ")
     assert three.texts == single.texts * 3
     assert three.completion_tokens == 3 * single.completion_tokens
 
@@ -140,11 +148,10 @@ def test_progress_is_the_beginning_of_the_reply(engine):
 def test_images_are_rejected_if_not_supported(engine, tmp_path):
     [request] = requests_of(1)
     showing = replace(request.prompt, spans=(*request.prompt.spans, Span(str(tmp_path / "cat.png"), "image")))
+    assert engine.supports_images == (engine.describe()["engine"] in ("scripted", "openai"))
     if not engine.supports_images:
         with pytest.raises(EngineError, match="which this model does not support"):
             run(engine, [replace(request, prompt=showing)])
-    else:
-        assert engine.describe()["engine"] in ("scripted", "openai")
 
 
 def test_unsupported_features_are_rejected(engine, tmp_path):
@@ -191,74 +198,61 @@ def test_candidate_probabilities_sum_to_at_most_one(engine):
     plain = run(engine, requests_of())
     for key, completion in done.items():
         assert completion.texts == plain[key].texts, "candidates must not change the reply"
-        assert completion.candidate_logprobs is not None
         assert len(completion.candidate_logprobs) == 100
         assert 0.5 < math.fsum(map(math.exp, completion.candidate_logprobs)) <= 1 + 1e-4
 
 
 def test_only_the_prompt_that_is_too_long_fails(engine):
-    long = Request(key="long", prompt=prompt_of("a", "what " * 5000), sampling=Sampling(max_tokens=4))
+    long = request_of(prompt_of("a", "what " * 5000), "long")
     done = run(engine, [*requests_of(2), long])
-    if engine.describe()["engine"] == "scripted":
-        assert done["long"].finish_reasons == ("length",)  # it has no window
-    else:
-        assert done["long"].finish_reasons == ("too_long",)
-        assert done["long"].error
+    scripted = engine.describe()["engine"] == "scripted"  # it has no window
+    assert done["long"].finish_reasons == (("length",) if scripted else ("too_long",))
+    assert scripted or done["long"].error
     assert done["0"].finish_reasons != ("too_long",)
 
 
 def test_long_answer_is_truncated(engine):
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("the scripted engine has no window")
-    request = Request(key="1", prompt=prompt_of("a big fox " * 500), sampling=Sampling(max_tokens=4))
-    [completion] = run(engine, [request]).values()
+    skip_without_window(engine)
+    completion = answer(engine, "a big fox " * 500, max_tokens=4)
     assert [cut.answer for cut in completion.truncations] == [0]
     assert completion.prompt_tokens <= 512 - 4
 
 
 def test_answers_equal_after_truncation_fail(engine):
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("the scripted engine has no window")
+    skip_without_window(engine)
     sample = Sample(id="1", question="what is it", answers=("a big fox " * 500 + "jumps", "a big fox " * 500 + "can"))
     prompt = get_template(TEMPLATE).render(sample, (0, 1), None)
-    equal = Request(key="equal", prompt=prompt, sampling=Sampling(max_tokens=4))
-    done = run(engine, [equal, *requests_of(1)])
+    done = run(engine, [request_of(prompt, "equal", max_tokens=4), *requests_of(1)])
     assert (done["equal"].finish_reasons, done["0"].finish_reasons) == (("equal_after_cut",), ("length",))
     assert done["equal"].error == "answers 1 and 2 are identical after truncation"
 
 
-def test_unknown_engine_is_rejected():
+def test_unknown_engine_and_zero_thinking_tokens_are_rejected():
     with pytest.raises(ConfigError, match="available: auto, transformers, vllm, openai, scripted"):
         load_engine("vlm", EngineOptions(model="x"))
+    with pytest.raises(ConfigError, match="thinking_tokens is 0; it must be at least 1"):
+        load_engine("scripted", EngineOptions(model="8 6", thinking_tokens=0))
 
 
-def test_invalid_script_is_rejected(tmp_path):
+def test_invalid_script_is_rejected_and_a_prompt_without_a_scripted_reply_fails(tmp_path):
     path = tmp_path / "script.json"
     path.write_text('{"q|a|b": 8}')
     with pytest.raises(ModelError, match="the script must be a JSON object"):
         load_engine("scripted", EngineOptions(model=str(path)))
-
-
-def test_prompt_without_a_scripted_reply_fails(tmp_path):
-    path = tmp_path / "script.json"
     path.write_text('{"what is it|a dog|a red fox": "8 6\\n"}')
     engine = load_engine("scripted", EngineOptions(model=str(path)))
-    done = run(engine, [Request(key=a, prompt=prompt_of(a), sampling=Sampling(max_tokens=5)) for a in ("a dog", "x")])
-    assert done["a dog"].texts == ("8 6\n",)
-    assert done["x"].finish_reasons == ("error",)
+    done = run(engine, [request_of(answer, answer) for answer in ("a dog", "x")])
+    assert (done["a dog"].texts, done["x"].finish_reasons) == (("8 6\n",), ("error",))
     assert "what is it|x|a red fox" in done["x"].error
 
 
 def test_continued_reply_equals_one_long_reply(engine):
     # with a given first line, the rest equals that of one long reply
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("a script does not read the prefill")
-    samples = [word_sample(i) for i in range(20)]
-    prompts = [get_template(TEMPLATE).render(sample, (0, 1), None) for sample in samples]
+    skip_without_window(engine)
+    prompts = [get_template(TEMPLATE).render(word_sample(i), (0, 1), None) for i in range(20)]
 
     def ask(prompts, **sampling):
-        requests = [Request(key=str(i), prompt=p, sampling=Sampling(**sampling)) for i, p in enumerate(prompts)]
-        return run(engine, requests)
+        return run(engine, [request_of(prompt, str(i), **sampling) for i, prompt in enumerate(prompts)])
 
     whole = ask(prompts, max_tokens=30)
     lines = ask(prompts, max_tokens=24, stop=("\n",))
@@ -272,12 +266,68 @@ def test_continued_reply_equals_one_long_reply(engine):
 
 def test_continued_reply_after_a_full_window(engine):
     # the answers are truncated as for the score line; the reason gets the remaining room
-    if engine.describe()["engine"] == "scripted":
-        pytest.skip("the scripted engine has no window")
+    skip_without_window(engine)
     prompt = prompt_of("a big fox " * 500)
-    [first] = run(engine, [Request(key="1", prompt=prompt, sampling=Sampling(max_tokens=24))]).values()
-    continued = Request(key="1", prompt=replace(prompt, prefill="8 6\n"), sampling=Sampling(max_tokens=300, reserve=24))
-    [second] = run(engine, [continued]).values()
+    first = answer(engine, prompt, max_tokens=24)
+    second = answer(engine, replace(prompt, prefill="8 6\n"), max_tokens=300, reserve=24)
     assert second.truncations == first.truncations
     assert second.prompt_tokens + second.completion_tokens <= 512
     assert second.finish_reasons in (("length",), ("stop",))
+
+
+@pytest.mark.parametrize(
+    ("reply", "single", "pair"),
+    [("8 6", "8", "8 6"), ("7.5 3 1\n", "7.5", "7.5 3"), ("10 1", "10", "10 1"), ("8 6 since", *["8 6 since"] * 2)],
+)
+def test_fixed_reply_has_as_many_scores_as_the_candidates(reply, single, pair):
+    grades = ("1", "7.5", "8", "10")
+    lines = tuple(f"{first} {second}" for first in grades for second in ("1", "3", "6"))
+    engine = ScriptedEngine({"*": reply})
+    completions = [engine.answer(request_of("x", max_tokens=9, candidates=each)) for each in (grades, lines)]
+    assert [completion.texts[0].rstrip("\n") for completion in completions] == [single, pair]
+
+
+def test_fixed_score_continues_the_prompts_line():
+    completion = ScriptedEngine({"*": "8 6"}).answer(request_of("x", candidates=(" 6", " 8")))
+    assert (completion.texts, completion.candidate_logprobs) == ((" 8",), (-math.inf, 0.0))
+
+
+@pytest.mark.parametrize("devices", [0, 1, 8])
+def test_auto_uses_vllm_on_gpus_if_it_is_installed(tiny_model, monkeypatch, devices):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: devices > 0)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: devices)
+    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: object())
+    assert choose_engine()[0] == ("vllm" if devices else "transformers")
+    monkeypatch.setattr(catalog.importlib.util, "find_spec", lambda name: None if name == "vllm" else object())
+    (engine, why), advised = choose_engine(), devices > 0
+    assert engine == "transformers"
+    assert (install_hint("vllm") in why) is advised
+    assert "vllm is not installed" in why
+    # Ray workers choose for themselves, and the driver prints their note
+    options = EngineOptions(model=str(tiny_model), device="cpu")
+    assert (why in resolve_options("auto", options)[1]) is advised
+    assert install_hint("vllm") not in resolve_options("transformers", options)[1]
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("temperature", [math.nan, math.inf, -math.inf, -0.1, 101, 1e308, 10**400]),
+        ("max_tokens", [0, -1, 2**31, 10**400]),
+        ("n", [0, -1, 10_001]),
+        ("seed", [-1, 2**62 + 1, 2**64, 10**400]),
+        ("reserve", [-1, 2**31]),
+        ("stop", [("",), ("a", "")]),
+    ],
+)
+def test_values_out_of_range_are_rejected(field, values):
+    for value in values:
+        with pytest.raises(ConfigError, match=field):
+            Sampling(**({"max_tokens": 8} | {field: value}))
+
+
+@pytest.mark.parametrize(
+    ("given", "used"), [(0, 0), (1e-300, 0.01), (5e-324, 0.01), (0.01, 0.01), (0.7, 0.7), (100, 100)]
+)
+def test_very_low_temperature_is_raised(given, used):
+    assert Sampling(max_tokens=8, temperature=given).temperature == used

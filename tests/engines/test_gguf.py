@@ -1,4 +1,4 @@
-"""GGUF files: conversion, tokenizers and rejected files."""
+"""GGUF files: headers, conversion, tokenizers and rejected files."""
 
 import json
 import shutil
@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from gguf import GGUFValueType as Kind
 from safetensors.numpy import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -64,13 +65,23 @@ def test_invalid_gguf_files(tmp_path, content, finding):
         read_header(path)
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tiny_gguf(tiny_model, tmp_path):
+    return write_gguf(tiny_model, tmp_path / "tiny.gguf")
+
+
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.999])
-def test_truncated_file(tiny_model, tmp_path, share):
-    path = write_gguf(tiny_model, tmp_path / "tiny.gguf")
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(share * len(whole))])
+def test_truncated_file(tiny_gguf, share):
+    whole = tiny_gguf.read_bytes()
+    tiny_gguf.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(ModelError, match=r"tiny.gguf: truncated or damaged .* download it again"):
-        checkpoint_of(path)
+        checkpoint_of(tiny_gguf)
 
 
 def test_parts_of_a_model(tiny_model, tmp_path):
@@ -102,24 +113,10 @@ def test_unsupported_models_are_rejected(tiny_model, tmp_path, options, finding)
         checkpoint_of(path)
 
 
-def test_nan_weights_are_rejected(tiny_model, tmp_path):
-    path = write_gguf(tiny_model, tmp_path / "tiny.gguf")
-    content = bytearray(path.read_bytes())
-    content[-64:] = struct.pack("<16f", *[float("nan")] * 16)
-    path.write_bytes(content)
+def test_nan_weights_are_rejected(tiny_gguf):
+    tiny_gguf.write_bytes(tiny_gguf.read_bytes()[:-64] + struct.pack("<16f", *[float("nan")] * 16))
     with pytest.raises(ModelError, match="contains NaN or infinity; download it again"):
-        checkpoint_of(path)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUDGELM_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def tiny_gguf(tiny_model, tmp_path):
-    return write_gguf(tiny_model, tmp_path / "tiny.gguf")
+        checkpoint_of(tiny_gguf)
 
 
 def test_blocks_are_stored_in_float16_and_computed_in_bfloat16(tiny_gguf, tiny_model):
@@ -153,8 +150,7 @@ def test_large_models_are_stored_in_bfloat16(tiny_gguf, monkeypatch):
     monkeypatch.setattr(checkpoint, "_FLOAT16_BELOW", 1000)
     shares = []
     folder = checkpoint_of(tiny_gguf, shares.append)
-    assert gguf_record(folder).dtype == "bfloat16"
-    assert AutoConfig.from_pretrained(folder).dtype == torch.bfloat16
+    assert (gguf_record(folder).dtype, AutoConfig.from_pretrained(folder).dtype) == ("bfloat16", torch.bfloat16)
     assert shares == sorted(shares)
     assert shares[-1] == 1
 
@@ -192,19 +188,14 @@ def test_identity_contains_the_files_hash(tiny_gguf):
     assert described["path"].endswith(f"cache/gguf/{sha256}")
 
 
-def test_second_start_reuses_the_checkpoint(tiny_gguf, tmp_path):
-    folder = checkpoint_of(tiny_gguf)
-    before = (folder / "model.safetensors").stat()
+def test_second_start_reuses_the_checkpoint_unless_it_is_damaged(tiny_gguf, tmp_path):
+    written = checkpoint_of(tiny_gguf) / "model.safetensors"
+    before, whole = written.stat(), written.read_bytes()
     renamed = tiny_gguf.rename(tmp_path / "renamed.gguf")
-    assert gguf_checkpoint(str(renamed)) == str(folder)
-    assert (folder / "model.safetensors").stat() == before
-
-
-def test_damaged_checkpoint_is_converted_again(tiny_gguf):
-    folder = checkpoint_of(tiny_gguf)
-    whole = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(whole[:-10])
-    assert (checkpoint_of(tiny_gguf) / "model.safetensors").read_bytes() == whole
+    assert gguf_checkpoint(str(renamed)) == str(written.parent)
+    assert written.stat() == before
+    written.write_bytes(whole[:-10])
+    assert (checkpoint_of(renamed), written.read_bytes()) == (written.parent, whole)
 
 
 @pytest.mark.slow
@@ -275,9 +266,11 @@ def test_begin_token_is_added_if_the_file_states_it(converted, tmp_path, stated,
     assert repairs == ["added BOS token <s> to texts"] * left_out
 
 
-def test_unknown_begin_token_is_rejected(converted):
+def test_unknown_begin_token_or_broken_chat_template_is_rejected(converted):
     with pytest.raises(ModelError, match=r"BOS token, .*bos_token_id"):
         converted(**{ADD: True})
+    with pytest.raises(ModelError, match="the chat template could not be applied: "):
+        converted(**{BEGIN: 1, ADD: True, CHAT_TEMPLATE: "{{ messages | none }}"})
 
 
 def test_chat_has_one_begin_token(converted):
@@ -288,11 +281,6 @@ def test_chat_has_one_begin_token(converted):
         assert ("added BOS token <s> to chats" in repairs) == (template == CHAT)
 
 
-def test_broken_chat_template_is_rejected(converted):
-    with pytest.raises(ModelError, match="the chat template could not be applied: "):
-        converted(**{BEGIN: 1, ADD: True, CHAT_TEMPLATE: "{{ messages | none }}"})
-
-
 def test_space_before_the_first_word_is_left_out_if_the_file_states_it(converted):
     tokenizer, repairs = converted(**{BEGIN: 1, ADD: False, PREFIX: False})
     assert tokenizer.convert_ids_to_tokens(tokenizer("ab ab").input_ids) == ["ab", "\u2581ab"]
@@ -301,13 +289,106 @@ def test_space_before_the_first_word_is_left_out_if_the_file_states_it(converted
 
 
 def test_text_is_split_as_the_file_states(converted):
-    text = "a\n\n1"  # GPT-2 splits the last newline from the first where a digit follows
-    pieces = {"gpt-2": ["a", *"ĊĊ1"], "smollm": ["a", "ĊĊ", "1"], "martian": ["a", *"ĊĊ1"]}
-    splitting = {"gpt-2": "", "smollm": "text is split as for smollm", "martian": "text is split as for GPT-2"}
-    for name, expected in pieces.items():
+    # GPT-2 splits the last newline from the first where a digit follows
+    for name, expected, repair in (
+        ("gpt-2", ["a", *"ĊĊ1"], None),
+        ("smollm", ["a", "ĊĊ", "1"], "text is split as for smollm"),
+        ("martian", ["a", *"ĊĊ1"], "text is split as for GPT-2"),
+    ):
         tokenizer, repairs = converted("gpt2", **{SPLIT: name})
-        split = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)
-        assert [piece for piece, _ in split] == expected
-        assert "".join(repairs).startswith(splitting[name])
-        assert len(repairs) == bool(splitting[name])
-        assert tokenizer.chat_template is None
+        split = tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str("a\n\n1")
+        assert ([piece for piece, _ in split], tokenizer.chat_template) == (expected, None)
+        assert [each.startswith(repair) for each in repairs] == [True] * bool(repair)
+
+
+def text(content):
+    return struct.pack("<Q", len(content)) + content.encode()
+
+
+def entry(key, kind, value):
+    return text(key) + struct.pack("<I", kind) + value
+
+
+def tensor(name, *, shape=(4,), kind=F32, offset=0):
+    return text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+
+
+def number(key, value):
+    return entry(key, Kind.UINT32, struct.pack("<I", value))
+
+
+def array(key, kind, length, content=b""):
+    return entry(key, Kind.ARRAY, struct.pack("<IQ", kind, length) + content)
+
+
+ARRAYS = ("general.alignment", "split.count", "tokenizer.ggml.pre")
+ARCHITECTURE = entry("general.architecture", Kind.STRING, text("llama"))
+
+
+@pytest.fixture
+def header(tmp_path):
+    def read(*entries, tensors=(), architecture=ARCHITECTURE, data=64):
+        entries = (architecture, *entries) if architecture else entries
+        begin = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)) + b"".join((*entries, *tensors))
+        path = tmp_path / "model.gguf"
+        path.write_bytes(begin + bytes(-len(begin) % 32 + data))
+        return read_header(path)
+
+    return read
+
+
+def test_complete_header(header):
+    file = header(number("general.alignment", 32), tensors=[tensor("b", offset=32), tensor("a", shape=(2, 2))])
+    assert [(row.name, row.shape, row.size) for row in file.tensors] == [("b", (4,), 16), ("a", (2, 2), 16)]
+    assert file.weights == 8
+
+
+@pytest.mark.parametrize(
+    ("entries", "finding"),
+    [
+        *(([number("general.alignment", size)], f"general.alignment is {size};") for size in (0, 3, 24, 1 << 31)),
+        ([entry("general.alignment", Kind.STRING, text("32"))], "general.alignment is '32'; expected type int"),
+        *(([array(key, Kind.UINT8, 1, b"\1")], f"{key} is") for key in ARRAYS),
+        ([number("tokenizer.ggml.add_bos_token", 1)], "tokenizer.ggml.add_bos_token is '1'; expected type bool"),
+        ([number("llama.rope.scaling.type", 1)], "llama.rope.scaling.type is"),
+        ([number("llama.block_count", 1 << 31)], "llama.block_count is 2,147,483,648, but there are 1 tensors"),
+        ([number("a.b", 1), number("a.b", 2)], "the key a.b appears twice"),
+        ([array("a.b", Kind.FLOAT64, 1 << 60)], "a.b: the list has 1,152,921,504,606,846,976 items"),
+        ([array("a.b", Kind.STRING, 1 << 60)], "a.b: the list has 1,152,921,504,606,846,976 items"),
+        ([array("a.b", Kind.STRING, 2, struct.pack("<Q", 1 << 63))], "truncated or damaged"),
+        ([array("a.b", Kind.ARRAY, 1)], "a.b: nested list"),
+        ([entry("a.b", Kind.STRING, struct.pack("<Q", 1 << 62))], "string at byte .* has 4,611,686,018,427,387,904 b"),
+        ([entry("a.b", 77, b"")], "77 is not a valid GGUFValueType"),
+        ([entry("a.b", Kind.STRING, text("a")[:-1] + b"\xff")], "can't decode byte 0xff"),
+    ],
+    ids=range(19),
+)
+def test_damaged_metadata_is_rejected(header, entries, finding):
+    with pytest.raises(ModelError, match=rf"model.gguf: truncated or damaged \(.*{finding}|model.gguf: {finding}"):
+        header(*entries, tensors=[tensor("a")])
+
+
+def test_architecture_must_be_a_text(header):
+    with pytest.raises(ModelError, match=r"general.architecture is '7'"):
+        header(architecture=number("general.architecture", 7))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "finding"),
+    [
+        ([tensor("a", shape=())], "a: .* 0 dimensions"),
+        ([tensor("a", shape=(1,) * 5)], "a: .* 5 dimensions"),
+        ([text("a") + struct.pack("<I", 1 << 31)], "a: .* 2,147,483,648 dimensions"),
+        ([tensor("a", shape=(4, 0))], "a: a dimension is 0"),
+        ([tensor("a", shape=(1 << 63, 1 << 63))], "the tensors would end at byte"),
+        ([tensor("a", offset=1 << 63)], "the tensors would end at byte"),
+        ([tensor("a", offset=7)], "a: the offset 7 is not a multiple of the alignment 32"),
+        ([tensor("a"), tensor("b")], "the tensor b at byte .* overlaps"),
+        ([tensor("a"), tensor("a", offset=32)], "the tensor a appears twice"),
+        ([tensor("a", kind=99)], "99 is not a valid GGMLQuantizationType"),
+    ],
+    ids=range(10),
+)
+def test_impossible_tensors_are_rejected(header, tensors, finding):
+    with pytest.raises(ModelError, match=rf"model.gguf: truncated or damaged \({finding}"):
+        header(tensors=tensors)

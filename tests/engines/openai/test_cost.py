@@ -16,8 +16,6 @@ from tests.support.endpoint.server import endpoint, first
 
 PRICES = {"price_in": 1.0, "price_out": 1_000_000.0}
 """A token of a reply costs a dollar, one of a prompt almost nothing."""
-
-
 PARTS = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "abc"}]
 
 
@@ -28,13 +26,10 @@ def requests_of(count, **sampling):
 class Counting(ScriptedBackend):
     """Counts its tokens."""
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.dollars = 0
-        self.prompt_tokens = 0
+    dollars = prompt_tokens = 0
 
-    def generate(self, prompt, asked, number):
-        reply = super().generate(prompt, asked, number)
+    def generate(self, prompt, options, number):
+        reply = super().generate(prompt, options, number)
         self.dollars += len(reply.steps)
         self.prompt_tokens += reply.prompt_tokens if number == 0 else 0
         return reply
@@ -63,10 +58,9 @@ def test_billed_tokens_equal_the_servers(fault):
         server.misbehave(first(3, fault))
         run(engine, requests_of(5))
         stats = engine.stats()
-        assert stats["completion_tokens"] == server.backend.dollars
-        assert stats["prompt_tokens"] == server.backend.prompt_tokens
-        assert stats["cost_usd"] == stats["cost_usd_at_most"]
-        assert stats["cost_usd"] == pytest.approx(server.backend.dollars + server.backend.prompt_tokens / 1e6)
+        dollars, prompt_tokens = server.backend.dollars, server.backend.prompt_tokens
+        assert (stats["completion_tokens"], stats["prompt_tokens"]) == (dollars, prompt_tokens)
+        assert stats["cost_usd"] == stats["cost_usd_at_most"] == pytest.approx(dollars + prompt_tokens / 1e6)
         assert stats["replies_of_unknown_cost"] == 0
 
 
@@ -97,14 +91,11 @@ def test_unsent_requests_cost_nothing():
 
 @pytest.mark.parametrize("concurrency", [1, 4, 32])
 def test_cost_limit_is_used_but_never_exceeded(concurrency):
-    with (
-        endpoint(Counting(), delay_s=0.01) as server,
-        client(server, **PRICES, max_cost_usd=40.0, concurrency=concurrency) as engine,
-    ):
-        done = run(engine, requests_of(60))
-        judged = [completion for completion in done.values() if completion.texts == ("8 6",)]
-        failed = [completion for completion in done.values() if completion.finish_reasons == ("error",)]
-        assert len(judged) + len(failed) == 60
+    options = PRICES | {"max_cost_usd": 40.0, "concurrency": concurrency}
+    with endpoint(Counting(), delay_s=0.01) as server, client(server, **options) as engine:
+        done = run(engine, requests_of(60)).values()
+        failed = [completion for completion in done if completion.finish_reasons == ("error",)]
+        assert sum(completion.texts == ("8 6",) for completion in done) + len(failed) == 60
         # a request is sent with at least 6 dollars left and costs 3, so 3 to 6 dollars are left
         assert 34 < server.backend.dollars <= 37
         assert engine.stats()["cost_usd_at_most"] < 40
@@ -122,10 +113,8 @@ def test_message_of_the_cost_limit():
 
 @pytest.mark.parametrize("fault", ["cut", "stall", "torn", "types"])
 def test_cost_limit_holds_with_lost_replies(fault):
-    with (
-        endpoint(Counting(), stall_s=0.8) as server,
-        client(server, **PRICES, max_cost_usd=60, timeout_s=0.5, retries=20) as engine,
-    ):
+    options = PRICES | {"max_cost_usd": 60, "timeout_s": 0.5, "retries": 20}
+    with endpoint(Counting(), stall_s=0.8) as server, client(server, **options) as engine:
         server.misbehave(lambda number, _: fault if number % 3 else None)
         done = run(engine, requests_of(20))
         assert engine.stats()["cost_usd_at_most"] <= 60
@@ -141,9 +130,7 @@ def test_aborted_request_counts_as_its_maximum_cost():
         while server.at_once < 2:
             time.sleep(0.01)
         engine.abort(["0", "1"])
-        for _ in range(100):
-            if engine.stats()["replies_of_unknown_cost"] == 2:
-                break
+        while engine.stats()["replies_of_unknown_cost"] < 2:
             time.sleep(0.01)
         assert engine.stats()["cost_usd_at_most"] - before == pytest.approx(12, abs=0.01)
 

@@ -16,6 +16,19 @@ from judgelm.errors import ConfigError, EngineError, ModelError
 from tests.support.endpoint.client import ask, client, engine_threads, load, request_of
 from tests.support.endpoint.server import endpoint
 
+SECRET = "sk-secret-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def without_proxies(monkeypatch):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def load_options(options=None, **arguments):
+    return load_engine("openai", EngineOptions(model="tiny", engine_args=arguments, **(options or {})))
+
 
 def test_unreachable_server():
     before = engine_threads()
@@ -31,6 +44,9 @@ def test_address_without_an_api():
         load(server).close()  # a server that lists no models may still have them
         with pytest.raises(ModelError, match="does not serve 'tiny'"):
             load(server, base_url=server.base_url + "/v2")
+    missing = pytest.raises(ModelError, match=r"does not serve 'tiny' .*404.*; try --engine-arg api=auto")
+    with endpoint(has_completions=False) as server, missing:
+        load(server, api="completions")
 
 
 def test_missing_or_wrong_key(monkeypatch):
@@ -52,17 +68,10 @@ def test_missing_or_wrong_key(monkeypatch):
         engine.close()
 
 
-def test_requested_api_does_not_exist():
-    missing = pytest.raises(ModelError, match=r"does not serve 'tiny' .*404.*; try --engine-arg api=auto")
-    with endpoint(has_completions=False) as server, missing:
-        load(server, api="completions")
-
-
 def test_invalid_arguments(monkeypatch):
     def refused(match, options=None, **arguments):
-        arguments = {"base_url": "http://h/v1"} | arguments
         with pytest.raises((ConfigError, ModelError), match=match):
-            load_engine("openai", EngineOptions(model="x", engine_args=arguments, **(options or {})))
+            load_options(options, **{"base_url": "http://h/v1"} | arguments)
 
     refused("has no argument 'base'; available: base_url, api_key_env, api, concurrency", base="x")
     refused("concurrency='many': .*integer", concurrency="many")
@@ -76,7 +85,7 @@ def test_invalid_arguments(monkeypatch):
     refused("does not support dtype: it is set on the server", {"dtype": "float32"})
     monkeypatch.setenv("OPENAI_BASE_URL", "file://x")
     with pytest.raises(ConfigError, match="file://x is not a valid http"):
-        load_engine("openai", EngineOptions(model="x"))
+        load_options()
 
 
 @pytest.mark.parametrize("arguments", [{}, {"base_url": ""}, {"base_url": " "}])
@@ -84,7 +93,7 @@ def test_address_is_required(monkeypatch, arguments):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("OPENAI_BASE_URL", "")
     with pytest.raises(ConfigError, match=r"--engine-arg base_url=.* OPENAI_BASE_URL"):
-        load_engine("openai", EngineOptions(model="gpt", engine_args=arguments))
+        load_options(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_address_is_required(monkeypatch, arguments):
 def test_the_api_of_a_company_is_asked_only_with_a_key(monkeypatch, base_url):
     monkeypatch.delenv("MY_KEY", raising=False)
     options = EngineOptions(model="gpt", engine_args={"base_url": base_url, "api_key_env": "MY_KEY"})
-    with pytest.raises(ConfigError, match="requires an API key: set the environment variable MY_KEY"):
+    with pytest.raises(ConfigError, match=r"requires an API key: .*variable MY_KEY"):
         endpoint_options(options)
     monkeypatch.setenv("MY_KEY", SECRET)
     assert endpoint_options(options).key == SECRET
@@ -107,29 +116,9 @@ def test_other_servers_need_no_key(monkeypatch, host):
     assert endpoint_options(EngineOptions(model="m", engine_args={"base_url": f"https://{host}/v1"})).key is None
 
 
-def test_numbers_may_come_as_texts_and_passwords_stay_out_of_the_manifest():
-    with endpoint() as server:
-        address = server.base_url.replace("http://", "http://me:secret@")
-        engine = load(server, options={"max_num_seqs": 3}, base_url=address, concurrency="5", timeout_s="20")
-        assert engine.max_in_flight == 4 * 3
-        assert engine.describe()["endpoint"] == server.base_url
-        engine.close()
-
-
-SECRET = "sk-secret-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def without_proxies(monkeypatch):
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-
-
 @pytest.mark.parametrize("end", ["", "/", "/v1/chat/completions"])
 def test_wrong_path_in_the_address(end):
-    wrong = pytest.raises(ModelError, match="address usually ends in /v1")
-    with endpoint() as server, wrong:
+    with endpoint() as server, pytest.raises(ModelError, match="address usually ends in /v1"):
         load(server, base_url=server.base_url.removesuffix("/v1") + end)
 
 
@@ -143,7 +132,7 @@ def test_wrong_path_in_the_address(end):
 )
 def test_errors_do_not_repeat_secrets(arguments, finding):
     with pytest.raises(ConfigError, match=finding) as raised:
-        load_engine("openai", EngineOptions(model="tiny", engine_args=arguments))
+        load_options(**arguments)
     assert SECRET not in str(raised.value)
 
 
@@ -165,14 +154,12 @@ def test_truncated_message_does_not_show_part_of_the_key(monkeypatch, before):
 
 def test_password_in_the_address_is_sent_but_not_logged(caplog):
     caplog.set_level(logging.DEBUG)
-    with (
-        endpoint() as server,
-        client(
-            server, base_url=server.base_url.replace("http://", f"http://me:{SECRET}%40@"), timeout_s="20"
-        ) as engine,
-    ):
+    with endpoint() as server:
+        address = server.base_url.replace("http://", f"http://me:{SECRET}%40@")
+        engine = load(server, options={"max_num_seqs": 3}, base_url=address, concurrency="5", timeout_s="20")
         assert ask(engine).texts == ("8 6",)
-        assert engine.describe()["endpoint"] == server.base_url
+        assert (engine.describe()["endpoint"], engine.max_in_flight) == (server.base_url, 4 * 3)
+        engine.close()
         assert server.keys == {"Basic bWU6c2stc2VjcmV0LTAxMjM0NTY3ODlA"}  # base64 of me:sk-secret-0123456789@
     assert SECRET not in caplog.text
 
@@ -181,7 +168,7 @@ def test_password_in_the_address_is_sent_but_not_logged(caplog):
 def test_invalid_proxy_is_rejected(monkeypatch, proxy):
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(ConfigError, match="proxy set in the environment"):
-        load_engine("openai", EngineOptions(model="tiny", engine_args={"base_url": "http://judge.example/v1"}))
+        load_options(base_url="http://judge.example/v1")
 
 
 def test_only_the_request_with_a_surrogate_fails():
@@ -210,10 +197,9 @@ except KeyboardInterrupt:
 def test_interrupt_ends_the_process():
     with endpoint() as server:
         server.misbehave(lambda number, _: "stall" if number > 2 else None)
-        command = [sys.executable, "-c", INTERRUPTED, server.base_url]
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        child = subprocess.Popen(command, env=environment, **pipes)
+        child = subprocess.Popen([sys.executable, "-c", INTERRUPTED, server.base_url], env=environment, **pipes)
         assert child.stdout.readline() == "submitted\n"
         while server.at_once < 32:
             assert child.poll() is None

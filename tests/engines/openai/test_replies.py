@@ -10,15 +10,13 @@ from judgelm.engines.openai.responses import BadReplyError, read_choices, read_j
 from judgelm.engines.openai.sampler import without_end_tokens
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
-from judgelm.records import Prompt, Sample, Span
+from judgelm.records import Prompt, Span
 from judgelm.runs.runner import judge
 from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
 from tests.support.endpoint.client import ask, client, request_of
 from tests.support.endpoint.server import endpoint, first
-
-PAIR = Sample(id="1", question="q", answers=("a", "b"))
-
+from tests.support.flows import SAMPLE
 
 chat = partial(client, api="chat", retries=1)
 
@@ -71,7 +69,7 @@ def test_end_tokens_and_role_heads_are_removed_and_counted(sent, token):
     with endpoint() as server, chat(server) as engine:
         server.misbehave(changing(message={"content": sent}))
         assert ask(engine).texts == ("8 6",)
-        assert any(repr(token) in note and "1 of" in note for note in engine.stats()["notes"])
+        assert any(f"{token!r} from 1 " in note for note in engine.stats()["notes"])
 
 
 @pytest.mark.parametrize("sent", ["8 6\nHe wrote <|im_end|> twice.", "8 6\n<s>wrong</s>", "8 6\n", "8 6 "])
@@ -83,25 +81,12 @@ def choices_of(content, **fields):
     return read_choices({"choices": [{"finish_reason": "stop", "message": {"content": content} | fields}]})
 
 
-@pytest.mark.parametrize(
-    ("content", "text", "thinking"),
-    [
-        ([{"type": "thinking", "thinking": [{"text": "Hm."}]}, {"type": "text", "text": "8 6"}], "8 6", "Hm."),
-        ([{"type": "thinking", "thinking": "Hm."}], None, "Hm."),
-    ],
-)
-def test_content_parts(content, text, thinking):
-    [choice] = choices_of(content)
-    assert (choice.text, choice.thinking) == (text, thinking)
-
-
-def test_empty_refusal_is_ignored():
-    assert choices_of("8 6", refusal="")[0].refusal is None
-
-
-def test_deeply_nested_body_is_rejected():
-    with pytest.raises(BadReplyError):
-        read_json("[" * 100_000)
+def test_content_parts_and_empty_refusals():
+    thinking, text = {"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "8 6"}
+    [choice] = choices_of([thinking | {"thinking": [{"text": "Hm."}]}, text])
+    assert (choice.text, choice.thinking) == ("8 6", "Hm.")
+    [choice] = choices_of([thinking], refusal="")
+    assert (choice.text, choice.thinking, choice.refusal) == (None, "Hm.", None)
 
 
 @pytest.mark.parametrize(
@@ -116,6 +101,11 @@ def test_deeply_nested_body_is_rejected():
 def test_invalid_content_parts_are_rejected(content, finding):
     with pytest.raises(BadReplyError, match=finding):
         choices_of(content)
+
+
+def test_deeply_nested_body_is_rejected():
+    with pytest.raises(BadReplyError):
+        read_json("[" * 100_000)
 
 
 @pytest.mark.parametrize("stated", [None, "eos_token", "EOS", "end_turn", "done", "max_tokens"])
@@ -133,12 +123,38 @@ def test_reply_in_the_reasoning_field():
     with endpoint() as server:
         server.misbehave(changing(finish_reason="stop", message={"content": None, "reasoning_content": "8 6\nSo."}))
         with chat(server, options={"thinking": "off"}) as engine:
-            [judgment] = judge([PAIR], Pairwise(), engine)
+            [judgment] = judge([SAMPLE], Pairwise(), engine)
         assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), None)
         with chat(server) as engine:
-            [judgment] = judge([PAIR], Pairwise(), engine)
+            [judgment] = judge([SAMPLE], Pairwise(), engine)
         assert (judgment.verdict, judgment.failure.code) == (None, "truncated")
         assert "--reasoning-parser" in judgment.failure.why
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_servers_reasoning_field_is_the_thinking(field):
+    # as with vLLM's reasoning parser
+    with endpoint() as server, chat(server, options={"thinking": "on", "thinking_tokens": 100}) as engine:
+        server.misbehave(changing(message={"content": "8 6\nBecause.", field: "Hm.\n9 1?\n"}))
+        [judgment] = judge([SAMPLE], Pairwise(), engine)
+        assert (judgment.scores, judgment.shown[0].text, judgment.shown[0].thinking) == ((8, 6), "8 6", "Hm.\n9 1?")
+        body = server.bodies[-1]
+        # the server would stop in the thinking; 24 tokens for the line and 100 for thinking
+        assert ("stop" in body, body["max_tokens"]) == (False, 124)
+        assert body["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True}
+
+
+def test_thinking_in_the_reply_is_separated():
+    with endpoint(refuses=("chat_template_kwargs",)) as server:
+        server.misbehave(changing(message={"content": "Hm.\n9 1?\n</think>\n\n8 6\nBecause."}))
+        with chat(server, options={"thinking": "off"}) as engine:
+            prompt = Prompt(spans=(Span("rate a fox", "question", "user"),), chat=True)
+            done = ask(engine, prompt=prompt, max_tokens=50, stop=())
+            assert done.texts[0].startswith("Hm.")  # the runner separates the thinking
+            assert engine.stats()["not_taken_by_server"] == ["chat_template_kwargs"]
+        with chat(server, options={"thinking": "on"}) as engine:
+            [judgment] = judge([SAMPLE], Pairwise(), engine)
+            assert (judgment.scores, judgment.shown[0].thinking) == ((8, 6), "Hm.\n9 1?")
 
 
 @pytest.mark.parametrize(
@@ -165,8 +181,8 @@ def test_rejected_system_message_moves_into_the_users(status, message):
         sent = len(server.bodies)
         ask(engine, prompt=prompt)
         assert len(server.bodies) == sent + 1  # learned
-        assert engine.stats()["not_taken_by_server"] == ["system_message"]
-        assert len(engine.stats()["notes"]) == 1
+        stats = engine.stats()
+        assert (stats["not_taken_by_server"], len(stats["notes"])) == (["system_message"], 1)
 
 
 def test_blank_stop_string_is_dropped_after_an_empty_reply():
@@ -187,9 +203,8 @@ def test_request_above_the_rate_limit_fails():
     with endpoint() as server, client(server) as engine:
         server.misbehave(lambda _, body: (429, too_large) if "huge" in body["prompt"] else None)
         done = run(engine, [request_of("huge"), request_of("small")])
-        assert done["huge"].finish_reasons == ("error",)
+        assert (done["huge"].finish_reasons, done["small"].texts) == (("error",), ("8 6",))
         assert "Request too large" in done["huge"].error
-        assert done["small"].texts == ("8 6",)
         assert engine.stats()["retries"] == {}
 
 
@@ -269,8 +284,5 @@ def test_fewer_logprobs_are_tried_before_none():
     assert fewer["top_logprobs"] == 5
     assert unsupported_param(RefusedError(400, "logprobs are not supported"), fewer) == "logprobs"
     assert without_unsupported(BODY, {"many_logprobs", "logprobs"}).keys().isdisjoint({"logprobs", "top_logprobs"})
-
-
-def test_without_unsupported():
     supported = without_unsupported(BODY, {"max_tokens", "stop", "continuation", "n", "temperature", "logprobs"})
     assert supported == {"model": "m", "messages": [], "max_completion_tokens": 8}

@@ -1,5 +1,8 @@
-"""Shared prefixes are computed once and do not change replies."""
+"""Shared prefixes do not change replies; memory and threads of passes."""
 
+import os
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -21,12 +24,9 @@ QUESTION = "what does the quick brown fox do when the lazy dog sleeps in the sun
 
 def requests_of(texts, **sampling):
     template = get_template("judgelm-compact")
-    requests = []
-    for key, answers in texts.items():
-        prompt = template.render(Sample(id=key, question=QUESTION, answers=answers), (0, 1), None)
-        settings = Sampling(max_tokens=6, **sampling)
-        requests.append(Request(key=key, prompt=prompt, sampling=settings, candidates=("8 6",)))
-    return requests
+    samples = [Sample(id=key, question=QUESTION, answers=answers) for key, answers in texts.items()]
+    options = {"sampling": Sampling(max_tokens=6, **sampling), "candidates": ("8 6",)}
+    return [Request(key=each.id, prompt=template.render(each, (0, 1), None), **options) for each in samples]
 
 
 def shared(engine, requests):
@@ -35,46 +35,43 @@ def shared(engine, requests):
     return [next(place for place, token in enumerate(other) if token != ids[0][place]) for other in ids[1:]]
 
 
+def load(model, **options):
+    return load_engine("transformers", EngineOptions(model=str(model), dtype="float32", **options))
+
+
 @pytest.fixture
 def engine(tiny_model):
-    engine = load_engine("transformers", EngineOptions(model=str(tiny_model), dtype="float32"))
+    engine = load(tiny_model)
     yield engine
     engine.close()
 
 
-def test_both_orders_share_the_question(engine):
+def test_both_orders_share_the_question(engine, tiny_model):
     requests = requests_of({"given": ("a red fox", "some big dog"), "swapped": ("some big dog", "a red fox")})
     together = run(engine, requests)
-    assert [engine.stats()["reused_prompt_tokens"]] == shared(engine, requests)
-    assert shared(engine, requests)[0] > 40
+    [prefix] = shared(engine, requests)
+    assert engine.stats()["reused_prompt_tokens"] == prefix > 40
     for request in requests:
-        [alone] = run(engine_like(engine), [request]).values()
-        assert alone.texts == together[request.key].texts
-        assert alone.prompt_tokens == together[request.key].prompt_tokens
-        assert alone.candidate_logprobs == pytest.approx(together[request.key].candidate_logprobs, abs=1e-4)
+        alone, expected = run(load(tiny_model), [request])[request.key], together[request.key]
+        assert (alone.texts, alone.prompt_tokens) == (expected.texts, expected.prompt_tokens)
+        assert alone.candidate_logprobs == pytest.approx(expected.candidate_logprobs, abs=1e-4)
 
 
-def engine_like(engine):
-    return load_engine("transformers", EngineOptions(model=engine.describe()["model"]["path"], dtype="float32"))
-
-
-def test_prompts_of_one_pass_share_prefixes(engine):
+def test_prompts_of_one_pass_share_prefixes(engine, tiny_model):
     # the third prompt shares more with the second, which is new in the same pass
-    answers = {"1": ("one", "fox"), "2": ("two " * 30, "fox"), "3": ("two " * 30, "dog")}
-    requests = requests_of(answers)
+    requests = requests_of({"1": ("one", "fox"), "2": ("two " * 30, "fox"), "3": ("two " * 30, "dog")})
     together = run(engine, requests)
     chain = [shared(engine, requests[:2])[0], shared(engine, requests[1:])[0]]
     assert chain[0] < chain[1]
     assert engine.stats()["reused_prompt_tokens"] == sum(chain)
-    [alone] = run(engine_like(engine), [requests[2]]).values()
+    [alone] = run(load(tiny_model), [requests[2]]).values()
     assert alone.candidate_logprobs == pytest.approx(together["3"].candidate_logprobs, abs=1e-4)
 
 
 @pytest.mark.parametrize("answers", [2, 5])
 def test_shared_prefixes_are_computed_about_once(tiny_model, answers):
     # 20 questions of half a prompt, over many passes: at most 1.1 times the tokens of perfect sharing
-    options = EngineOptions(model=str(tiny_model), dtype="float32", max_num_batched_tokens=1024)
-    engine = load_engine("transformers", options)
+    engine = load(tiny_model, max_num_batched_tokens=1024)
     spans = [Span(f"question {question} {QUESTION}answer {answer} of {question} " + "some dog " * 8)
              for question in range(20) for answer in range(answers)]  # fmt: skip
     requests = [Request(key=str(place), prompt=Prompt(spans=(span,)), sampling=Sampling(max_tokens=1))
@@ -147,3 +144,29 @@ def test_single_request_is_retried_in_the_other_thread():
     threads: list[int] = []
     assert PassThread().run(run_out, alone=True) == "done"
     assert threads[0] == threading.get_ident() != threads[1]
+
+
+COUNTED = """
+import os, torch
+from judgelm.engines.openmp import release_openmp_threads
+def count():
+    return len(os.listdir("/proc/self/task"))
+release_openmp_threads()
+before = count()
+for _ in range(2):
+    torch.ones(1 << 20).add(1)
+    print(count() - before)
+    release_openmp_threads()
+    print(count() - before)
+"""
+WITHOUT_TORCH = (
+    "import sys\nfrom judgelm.engines.openmp import *\nrelease_openmp_threads()\nprint('torch' in sys.modules)"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP and /proc are Linux's")
+@pytest.mark.parametrize(("code", "output"), [(COUNTED, ["1", "0", "1", "0"]), (WITHOUT_TORCH, ["False"])])
+def test_released_threads_end_and_come_back(code, output):
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}  # two per thread
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=250)
+    assert (done.stdout.split(), done.returncode) == (output, 0), done.stderr[-2000:]

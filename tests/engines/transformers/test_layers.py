@@ -20,9 +20,10 @@ in_bfloat16 = pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this processor has no bfloat16 kernels"
 )
 EXACT = 1e-6
+LLAMA, TIED, QWEN2 = LlamaConfig(**SIZES), LlamaConfig(**SIZES, tie_word_embeddings=True), Qwen2Config(**SIZES)
 
 
-def packable_model(config, dtype=torch.bfloat16):
+def packable_model(config=LLAMA, dtype=torch.bfloat16):
     set_seed(0)
     model = AutoModelForCausalLM.from_config(config).to(dtype).eval()
     with torch.no_grad():
@@ -50,7 +51,7 @@ def distance(config):
 
 @torch.inference_mode()
 def test_chunked_mlp_equals_one_call(monkeypatch):
-    model = packable_model(LlamaConfig(**SIZES), torch.float32)
+    model = packable_model(dtype=torch.float32)
     rows = torch.randn(1, 100, SIZES["hidden_size"])
     expected = model.model.layers[0].mlp(rows)
     pack(model)
@@ -72,55 +73,42 @@ def test_norm_of_empty_and_zero_rows():
 
 
 @in_bfloat16
-@pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
-def test_packed_model_is_as_exact_as_the_original(config):
+@pytest.mark.parametrize(
+    ("config", "counts"),
+    # Gemma's activation is GELU, and its norm multiplies by 1 + weight
+    [(LLAMA, [2, 5]), (QWEN2, [2, 5]), (TIED, [2, 5]), (GemmaConfig(**SIZES, head_dim=16), [0, 0])],
+    ids=["llama", "qwen2 with biases", "tied llama", "gemma"],
+)
+def test_packed_model_is_as_exact_as_the_original(config, counts):
     model, packed, plain = distance(config)
     assert packed <= 1.1 * plain
     layers = kinds(model)
-    assert layers.count(PackedMlp) == 2
-    assert layers.count(PackedNorm) == 5
-    assert torch.nn.Linear not in layers
-
-
-@in_bfloat16
-def test_tied_embedding_stays_tied():
-    model, packed, plain = distance(LlamaConfig(**SIZES, tie_word_embeddings=True))
-    assert packed <= 1.1 * plain
-    assert model.lm_head.weight is model.get_input_embeddings().weight
-
-
-@in_bfloat16
-def test_other_activations_and_norms_are_not_packed():
-    model, packed, plain = distance(GemmaConfig(**SIZES, head_dim=16))
-    assert packed <= 1.1 * plain
-    assert PackedMlp not in kinds(model)  # its activation is GELU
-    assert PackedNorm not in kinds(model)  # it multiplies by 1 + weight
-    assert PackedLinear in kinds(model)
+    assert [layers.count(kind) for kind in (PackedMlp, PackedNorm)] == counts
+    assert PackedLinear in layers
+    if config.tie_word_embeddings:
+        assert model.lm_head.weight is model.get_input_embeddings().weight
+    else:
+        assert nn.Linear not in layers
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("config", [LlamaConfig(**SIZES), Qwen2Config(**SIZES)], ids=["llama", "qwen2 with biases"])
+@pytest.mark.parametrize("config", [LLAMA, QWEN2], ids=["llama", "qwen2 with biases"])
 def test_packed_float32_differs_only_by_rounding(config):
     model, ids = packable_model(config, torch.float32), torch.arange(40)[None]
     expected = model(ids).logits
     pack(model)
-    assert torch.nn.Linear not in kinds(model)
-    assert kinds(model).count(PackedMlp) == 2
+    assert [kinds(model).count(kind) for kind in (PackedMlp, nn.Linear)] == [2, 0]
     assert (model(ids).logits - expected).abs().max() <= EXACT
 
 
 def test_float16_is_not_packed():
-    model = packable_model(LlamaConfig(**SIZES), torch.float16)
+    model = packable_model(dtype=torch.float16)
     before = kinds(model)
     pack(model)
     assert kinds(model) == before
 
 
 CANDIDATES = (5, 17, 60)
-
-
-def model_of(dtype, *, tied=False):
-    return packable_model(LlamaConfig(**SIZES, tie_word_embeddings=tied), dtype)
 
 
 def errors(head, hidden):
@@ -136,7 +124,7 @@ def errors(head, hidden):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("tied", [False, True])
 def test_candidate_logits_are_exact(dtype, tied):
-    model = model_of(dtype, tied=tied)
+    model = packable_model(TIED if tied else LLAMA, dtype)
     head = install_head(model)
     hidden = (torch.randn(8, 64) * 30).to(dtype)
     head.compute_exactly(CANDIDATES[:1])
@@ -153,20 +141,19 @@ def test_candidate_logits_are_exact(dtype, tied):
 @torch.inference_mode()
 @in_bfloat16
 def test_packed_head_is_unpacked_for_exact_logits():
-    model = model_of(torch.bfloat16)
-    model.lm_head.bias = torch.nn.Parameter(torch.randn(100, dtype=torch.bfloat16))
+    model = packable_model()
     plain = model.lm_head
+    plain.bias = nn.Parameter(torch.randn(100, dtype=torch.bfloat16))
     model.set_output_embeddings(PackedLinear(plain))
     head = install_head(model)
     hidden = (torch.randn(8, 64) * 30).bfloat16()
     head.compute_exactly(CANDIDATES)
     exact = hidden.double() @ plain.weight.double().T + plain.bias.double()
-    chosen = list(CANDIDATES)
-    assert (head(hidden).double() - exact)[:, chosen].abs().max() < 1e-4
+    assert (head(hidden).double() - exact)[:, list(CANDIDATES)].abs().max() < 1e-4
 
 
 def test_head_is_installed_once_and_not_for_float32():
-    model = model_of(torch.bfloat16)
+    model = packable_model()
     assert install_head(model) is install_head(model)
     assert isinstance(model.get_output_embeddings(), OutputHead)
-    assert install_head(model_of(torch.float32)) is None
+    assert install_head(packable_model(dtype=torch.float32)) is None

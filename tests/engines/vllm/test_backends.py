@@ -29,7 +29,6 @@ with quiet_imports():
     from judgelm.engines.vllm.arguments import engine_args
     from judgelm.engines.vllm.backends import quiet_start
 
-GIB = 1 << 30
 DOCS = Path(__file__).parents[3] / "docs/engines.md"
 COMPUTED = {"model", "tokenizer", "dtype", "max_model_len"}
 """Arguments that depend on the model, described in words."""
@@ -45,7 +44,7 @@ class Gpu:
         self._name, self._gib = name, gib
 
     def get_device_total_memory(self):
-        return self._gib * GIB
+        return self._gib << 30
 
     def get_device_name(self):
         return self._name
@@ -53,8 +52,7 @@ class Gpu:
     def is_cpu(self):
         return False
 
-    def is_tpu(self):
-        return False
+    is_tpu = is_cpu
 
 
 def arguments(model, *, adapter=None, **options):
@@ -98,12 +96,8 @@ def test_documented_arguments_equal_judgelms(device, tiny_model, monkeypatch):
         else:
             expected = literal((CODE.search(anywhere) or [anywhere] * 2)[1])
         assert getattr(built, name) == expected, name
-    differ = {
-        field.name
-        for field in dataclasses.fields(EngineArgs)
-        if getattr(built, field.name) != getattr(defaults, field.name)
-    }
-    assert differ <= listed
+    names = {field.name for field in dataclasses.fields(EngineArgs)}
+    assert {name for name in names if getattr(built, name) != getattr(defaults, name)} <= listed
 
 
 def test_arguments_for_an_adapter_and_4_bits(tiny_model, tmp_path, monkeypatch):
@@ -132,8 +126,8 @@ def test_logits_are_float32_unless_the_head_is_quantised(tiny_model, tmp_path):
         config = arguments(tiny_model, dtype="bfloat16").create_engine_config(UsageContext.LLM_CLASS)
     assert (config.model_config.dtype, config.model_config.head_dtype) == (torch.bfloat16, torch.float32)
     quantised = shutil.copytree(tiny_model, tmp_path / "quantised")
-    known = json.loads((quantised / "config.json").read_text())
-    known["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": True}
+    quantization = {"quant_method": "gptq", "bits": 4, "group_size": 128, "lm_head": True}
+    known = json.loads((quantised / "config.json").read_text()) | {"quantization_config": quantization}
     (quantised / "config.json").write_text(json.dumps(known))
     assert arguments(quantised).hf_overrides == {}
 
@@ -165,7 +159,6 @@ def test_step_size_equals_vllms_on_each_gpu(name, gib, tokens, tiny_model, monke
     assert (ours.max_num_batched_tokens, ours.max_num_seqs) == (tokens, 256)
 
 
-VLLM = logging.getLogger("vllm.v1.worker")
 MESSAGES = (
     ("Initializing a V1 LLM engine (v%s) with config: %s", "0.32.0", "..."),
     ("Starting to load model %s...", "my-judge"),
@@ -188,25 +181,15 @@ def vllm_at_error(monkeypatch):
     parent.manager._clear_cache()
 
 
-def start(processes=1):
-    with logged_stages(processes):
-        for template, *values in MESSAGES:
-            VLLM.info(template, *values)
-
-
 @pytest.mark.usefixtures("vllm_at_error")
 def test_each_stage_of_the_start_is_logged(caplog):
-    with caplog.at_level(logging.INFO, START_LOG.name):
-        start()
+    with caplog.at_level(logging.INFO, START_LOG.name), logged_stages(1):
+        for template, *values in MESSAGES:
+            logging.getLogger("vllm.v1.worker").info(template, *values)
     lines = [record.getMessage().partition(" s: ") for record in caplog.records if record.name == START_LOG.name]
     assert {begin for begin, *_ in lines} == {"vLLM, 0"}
-    assert [stage for *_, stage in lines] == [
-        "loading weights",
-        "weights loaded; profiling memory",
-        "GPU KV cache size: 87,168 tokens",
-        "CUDA graphs captured",
-        "ready",
-    ]
+    stages = "loading weights, weights loaded; profiling memory, GPU KV cache size: 87,168 tokens, CUDA graphs captured"
+    assert ", ".join(stage for *_, stage in lines) == f"{stages}, ready"
 
 
 @pytest.mark.usefixtures("vllm_at_error")

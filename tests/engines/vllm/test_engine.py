@@ -23,18 +23,14 @@ LINES = tuple(f"{first} {second}" for first in range(1, 11) for second in range(
 
 
 def requests_of(count=COUNT, *, first=0, candidates=(), adapter=None, **sampling):
-    settings = {"max_tokens": 24} | sampling
-    return [
-        Request(
-            key=f"{i} {order}",
-            prompt=get_template(TEMPLATE).render(word_sample(i), order, None),
-            sampling=Sampling(**settings),
-            candidates=candidates,
-            adapter=None if adapter is None else str(adapter),
-        )
+    options = {"sampling": Sampling(**{"max_tokens": 24} | sampling), "candidates": candidates}
+    options["adapter"] = None if adapter is None else str(adapter)
+    prompts = {
+        f"{i} {order}": get_template(TEMPLATE).render(word_sample(i), order, None)
         for i in range(first, first + count // 2)
         for order in ((0, 1), (1, 0))
-    ]
+    }
+    return [Request(key=key, prompt=prompt, **options) for key, prompt in prompts.items()]
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +80,8 @@ def test_resolved_arguments_and_note(vllm_engine):
 
 def test_adapters_run_together(vllm_engine, tiny_judge, tiny_adapters):
     names = {"none": None, "one": str(tiny_adapters[0]), "two": str(tiny_adapters[1])}
-    mixed = [
-        replace(request, key=f"{name} {request.key}")
-        for name, adapter in names.items()
-        for request in requests_of(20, adapter=adapter)
-    ]
-    done = run(vllm_engine, mixed)
+    requests = {name: requests_of(20, adapter=adapter) for name, adapter in names.items()}
+    done = run(vllm_engine, [replace(each, key=f"{name} {each.key}") for name in names for each in requests[name]])
     for name, adapter in names.items():
         alone = run(load_engine("transformers", EngineOptions(model=str(tiny_judge), adapter=adapter)), requests_of(20))
         assert all(done[f"{name} {key}"].texts == completion.texts for key, completion in alone.items())
@@ -111,12 +103,9 @@ def test_new_weights_at_the_same_path_are_loaded_after_unloading(vllm_engine, ti
 
 
 def test_grammar(vllm_engine):
-    prompt = Sample(id="1", question="paris", answers=("dogs", "because " * 30))
-    request = Request(
-        key="1",
-        prompt=get_template(TEMPLATE).render(prompt, (0, 1), None),
-        sampling=Sampling(max_tokens=24, temperature=2.0, grammar=r"(10|[1-9]) (10|[1-9])", seed=3, n=8),
-    )
+    sample = Sample(id="1", question="paris", answers=("dogs", "because " * 30))
+    sampling = Sampling(max_tokens=24, temperature=2.0, grammar=r"(10|[1-9]) (10|[1-9])", seed=3, n=8)
+    request = Request(key="1", prompt=get_template(TEMPLATE).render(sample, (0, 1), None), sampling=sampling)
     [completion] = run(vllm_engine, [request]).values()
     assert set(completion.finish_reasons) == {"stop"}
     assert all(text in LINES for text in completion.texts)
@@ -125,10 +114,8 @@ def test_grammar(vllm_engine):
 def test_the_second_order_and_the_reason_reuse_the_prefix(vllm_engine):
     shared = "because it can see the big red fox " * 8
     samples = [Sample(id=str(i), question=shared, answers=(f"fox {i}", "dogs")) for i in range(8)]
-    requests = [
-        Request(key=s.id, prompt=get_template(TEMPLATE).render(s, (0, 1), None), sampling=Sampling(max_tokens=2))
-        for s in samples
-    ]
+    prompts = {sample.id: get_template(TEMPLATE).render(sample, (0, 1), None) for sample in samples}
+    requests = [Request(key=key, prompt=each, sampling=Sampling(max_tokens=2)) for key, each in prompts.items()]
     before = vllm_engine.stats()
     run(vllm_engine, requests)
     after = vllm_engine.stats()
@@ -168,7 +155,7 @@ def test_unsupported_or_unsafe_models_are_rejected(vllm_engine, tiny_judge, tmp_
     bare = shutil.copytree(tiny_judge, tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
     refused(bare, r"no weights \(\*\.safetensors or .*\.bin\)")
     torch.save({"weight": Executed(tmp_path / "executed")}, bare / "pytorch_model.bin")
-    refused(bare, r"pytorch_model\.bin: loading this pickle would call")
+    refused(bare, r"pytorch_model\.bin: .*pickle would call")
 
 
 def test_pickled_adapter_equals_safetensors(vllm_engine, tiny_adapters, tmp_path):
@@ -202,26 +189,21 @@ def test_sampled_replies_do_not_depend_on_how_prompts_are_split_over_steps(vllm_
     after = vllm_engine.stats()
     computed = {name: after[name] - before[name] for name in ("prompt_tokens", "cached_prompt_tokens")}
     assert computed["prompt_tokens"] - computed["cached_prompt_tokens"] > 4096
-    alone = {}
-    for request in requests:
-        alone |= run(vllm_engine, [request])
-    assert together == alone
+    assert together == {request.key: run(vllm_engine, [request])[request.key] for request in requests}
     assert len({completion.texts for completion in together.values()}) > 10
 
 
 def test_adapters_with_nan_or_another_vocabulary_are_rejected(vllm_engine, tiny_adapters, tmp_path):
     weights = load_file(tiny_adapters[0] / "adapter_model.safetensors")
     name = next(iter(weights))
-    changes = {
-        "nan": weights | {name: torch.full_like(weights[name], float("nan"))},
-        "resized": weights | {"base_model.model.model.embed_tokens.weight": torch.zeros(408, 64)},
-    }
-    for kind, finding in (
-        ("nan", f"{name} contains NaN or infinity"),
-        ("resized", "embed_tokens has 408 tokens, but the base has "),
+    not_finite = {name: torch.full_like(weights[name], float("nan"))}
+    resized = {"base_model.model.model.embed_tokens.weight": torch.zeros(408, 64)}
+    for kind, change, finding in (
+        ("nan", not_finite, f"{name} contains NaN or infinity"),
+        ("resized", resized, "embed_tokens has 408 tokens, but the base has "),
     ):
         folder = shutil.copytree(tiny_adapters[0], tmp_path / kind)
-        save_file(changes[kind], folder / "adapter_model.safetensors", metadata={"format": "pt"})
+        save_file(weights | change, folder / "adapter_model.safetensors", metadata={"format": "pt"})
         with pytest.raises((EngineError, ModelError), match=finding):
             vllm_engine.load_adapter(str(folder))
 

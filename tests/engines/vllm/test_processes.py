@@ -27,9 +27,19 @@ def on_vllm(pairs, out, judge, *more, devices=2):
     return command(pairs, out, judge, "--engine", "vllm", *arguments, *more)
 
 
-def slow_client(pairs, out, judge):
-    """Judges one pair at a time, to leave time to kill it."""
-    return on_vllm(pairs, out, judge, "--max-num-seqs", "1")
+def start(pairs, out, judge, log=subprocess.PIPE):
+    """Start to judge one pair at a time, to leave time to kill it; returns after five."""
+    arguments = on_vllm(pairs, out, judge, "--max-num-seqs", "1")
+    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=log, text=True)
+    wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
+    return process
+
+
+def finish(pairs, out, judge):
+    """The messages of a run that finishes an interrupted one."""
+    rerun = subprocess.run(on_vllm(pairs, out, judge), check=False, capture_output=True, text=True)
+    assert rerun.returncode == 0, rerun.stderr
+    return rerun.stderr
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +57,9 @@ def verdicts(out):
     }
 
 
-def start(arguments, log=subprocess.PIPE):
-    return subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=log, text=True)
-
-
 def test_run_resumes_after_a_killed_engine_core(pairs, tiny_judge, expected, tmp_path):
     out = tmp_path / "out.jsonl"
-    process = start(slow_client(pairs, out, tiny_judge))
-    wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
+    process = start(pairs, out, tiny_judge)
     children = manifest(out)["sessions"][-1]["children"]
     assert len(children) >= 3, "an engine core and two workers"
     core = next(pid for pid in children if "EngineCore" in Path(f"/proc/{pid}/cmdline").read_text())
@@ -65,9 +70,7 @@ def test_run_resumes_after_a_killed_engine_core(pairs, tiny_judge, expected, tmp
     assert manifest(out)["sessions"][-1]["outcome"] == "EngineError"
     done = verdicts(out)
     assert 0 < len(done) < COUNT
-    rerun = subprocess.run(on_vllm(pairs, out, tiny_judge), check=False, capture_output=True, text=True)
-    assert rerun.returncode == 0, rerun.stderr
-    assert f"resuming: {len(done)} samples" in rerun.stderr
+    assert f"resuming: {len(done)} samples" in finish(pairs, out, tiny_judge)
     assert verdicts(out) == expected
     assert not still_alive([pid for session in manifest(out)["sessions"] for pid in session["children"]])
 
@@ -75,23 +78,19 @@ def test_run_resumes_after_a_killed_engine_core(pairs, tiny_judge, expected, tmp
 def test_rerun_ends_orphaned_processes(pairs, tiny_judge, expected, tmp_path):
     out = tmp_path / "out.jsonl"
     with (tmp_path / "log").open("w") as log:  # a pipe would stay open in the orphans
-        process = start(slow_client(pairs, out, tiny_judge), log)
-    wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
+        process = start(pairs, out, tiny_judge, log)
     process.kill()
     process.wait(60)
     orphans = [pid for pid in manifest(out)["sessions"][-1]["children"] if alive(pid)]
     assert orphans, "no process was orphaned, so this test proves nothing"
-    rerun = subprocess.run(on_vllm(pairs, out, tiny_judge), check=False, capture_output=True, text=True)
-    assert rerun.returncode == 0, rerun.stderr
-    assert "left by a killed run" in rerun.stderr
+    assert "left by a killed run" in finish(pairs, out, tiny_judge)
     assert not still_alive(orphans)
     assert verdicts(out) == expected
 
 
 def test_sigterm_ends_every_process(pairs, tiny_judge, tmp_path):
     out = tmp_path / "out.jsonl"
-    process = start(slow_client(pairs, out, tiny_judge))
-    wait_for_judgments(out, process, lambda: process.communicate()[1], 5)
+    process = start(pairs, out, tiny_judge)
     children = manifest(out)["sessions"][-1]["children"]
     process.terminate()
     process.communicate(timeout=120)

@@ -28,7 +28,7 @@ def test_rewards_equal_transformers(tiny_reward_model):
             assert completions[key].reward == pytest.approx(completion.reward, abs=1e-3)
             assert completions[key].prompt_tokens == completion.prompt_tokens
         assert engine.describe()["head"] == "reward"
-        with pytest.raises(EngineError, match="requires a reply, but the model only returns rewards"):
+        with pytest.raises(EngineError, match=r"requires a reply, .* only returns rewards"):
             engine.submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
     finally:
         engine.close()
