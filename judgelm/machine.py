@@ -275,11 +275,9 @@ def import_errors(names: Iterable[str], timeout_s: float = _IMPORT_TIMEOUT_S) ->
     while left:
         statements = [_STATEMENTS.get(name, f"import {_module(name)}") for name in left]
         command = [sys.executable, "-c", _CHILD, *statements]
-        environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+        env = {**os.environ, "PYTHONWARNINGS": "ignore"}
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=timeout_s, env=environment, check=False
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
             printed, ended = done.stdout, f"the process exited with code {done.returncode}"
         except subprocess.TimeoutExpired as error:
             output = error.stdout or b""

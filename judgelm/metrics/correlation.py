@@ -98,9 +98,7 @@ def generation_judgment(
     Source: Self-Reference, equations 13 and 14.
     """
     if not (g.shape == j.shape == a.shape and g.ndim == 1):
-        raise ValueError(
-            f"correlation: expected three arrays of the same shape (n,), got {g.shape}, {j.shape}, {a.shape}"
-        )
+        raise ValueError(f"correlation: expected three arrays of shape (n,), got {g.shape}, {j.shape}, {a.shape}")
     names = {"G (judge's own answer right)": g, "J (judgment right)": j, "A (agent's answer right)": a}
     constant = [name if (len(values) == 0 or np.ptp(values) == 0) else "" for name, values in names.items()]
     samples = None if len(g) == 0 else _correlations(bootstrap_sums(_moments(g, j, a), clusters, resampling))

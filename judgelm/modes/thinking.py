@@ -64,9 +64,7 @@ def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
 
 def _endless(thinking: Thinking) -> str:
     if thinking.mode == "on":
-        return (
-            f"thinking did not end within {thinking.max_tokens} tokens; raise --thinking-tokens, or use --thinking off"
-        )
+        return f"thinking exceeded {thinking.max_tokens} tokens; raise --thinking-tokens, or use --thinking off"
     return "the judge thinks before replying, but no tokens are reserved for it; use --thinking on, or off if supported"
 
 

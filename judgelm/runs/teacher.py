@@ -137,9 +137,7 @@ class TeacherPrompts:
     def __call__(self, sample: Sample) -> Iterator[Sample]:
         """Yield the prompts for a pair as samples."""
         if sample.id.endswith((_REFERENCE, _SWAPPED)):
-            raise InputError(
-                f"id {shown_id(sample.id)} ends with {_REFERENCE} or {_SWAPPED}, which is reserved; rename it"
-            )
+            raise InputError(f"id {shown_id(sample.id)}: endings {_REFERENCE} and {_SWAPPED} are reserved; rename it")
         for with_reference in self.readings(sample):
             prompt = replace(
                 sample,

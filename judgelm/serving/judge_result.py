@@ -129,9 +129,7 @@ def _of_grades(distribution: GradeDistribution) -> _PromptScores:
 
 
 def _notes(shown: Shown) -> list[str]:
-    notes = [
-        f"an answer was truncated from {cut.tokens_before} to {cut.tokens_after} tokens" for cut in shown.truncations
-    ]
+    notes = [f"answer truncated from {cut.tokens_before} to {cut.tokens_after} tokens" for cut in shown.truncations]
     distribution = shown.distribution or shown.grades
     if distribution is not None and distribution.approximation:
         notes.append(f"the probabilities are approximate: {distribution.approximation}")

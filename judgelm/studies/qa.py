@@ -237,9 +237,7 @@ class _Correlations(NamedTuple):
 
 def _correlations(answers: Sequence[QaAnswer], labelling: Labelling, counting: Counting) -> _Correlations:
     models = dict.fromkeys(answer.model for answer in answers if answer.human is not None)
-    groups = {
-        model: _rated([answer for answer in answers if answer.model == model], labelling, counting) for model in models
-    }
+    groups = {model: _rated([each for each in answers if each.model == model], labelling, counting) for model in models}
     by_answering_model = {model: correlation(group, counting.resampling) for model, group in groups.items()}
     return _Correlations(by_answering_model, mean_correlation(groups, counting.resampling))
 

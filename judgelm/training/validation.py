@@ -306,9 +306,7 @@ def _check_choice(arguments: JudgeArguments, args: TrainingArguments, validation
     if not arguments.eval_data or args.eval_strategy == IntervalStrategy.NO:
         raise ConfigError(f"metric_for_best_model {metric} requires evaluations; set eval_data and eval_strategy")
     if args.load_best_model_at_end and args.save_strategy == SaveStrategy.NO:
-        raise ConfigError(
-            "load_best_model_at_end requires checkpoints; set save_strategy to the same value as eval_strategy"
-        )
+        raise ConfigError("load_best_model_at_end requires checkpoints; set save_strategy to eval_strategy's value")
     name = metric.removeprefix("eval_")
     own = (names for argument, names in _LOSS_METRICS.items() if hasattr(args, argument))
     available = list(next(own, _SFT_METRICS))

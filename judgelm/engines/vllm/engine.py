@@ -178,9 +178,8 @@ class VllmEngine:
             try:
                 sampling = reply_sampling(state.request.sampling, state.search)
             except (ValueError, VLLMValidationError) as error:
-                self._finished.append(
-                    Completion.failed(state.request.key, f"vLLM rejected the request: {first_line(error)}")
-                )
+                failed = Completion.failed(state.request.key, f"vLLM rejected the request: {first_line(error)}")
+                self._finished.append(failed)
                 continue
             self._in_flight[state.request.key] = state
             self._counts["requests"] += 1

@@ -161,9 +161,7 @@ def _style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
         for member in joined
         if member.subset in {subset for subsets in RM_BENCH_SECTIONS.values() for subset in subsets}
     ]
-    sections = {
-        difficulty: {f"{domain}, {difficulty}": 1.0 for domain in RM_BENCH_SECTIONS} for difficulty in DIFFICULTIES
-    }
+    sections = {level: {f"{domain}, {level}": 1.0 for domain in RM_BENCH_SECTIONS} for level in DIFFICULTIES}
     scores = section_scores(scored, sections, resampling).sections
     difficulties = LAYOUTS.table("difficulties", scores.items())
     by_difficulty = "; ".join(f"{difficulty} {format_share(score)}" for difficulty, score in scores.items())
