@@ -112,7 +112,7 @@ def test_each_requirement_is_held_against_what_is_installed(install):
         "optional": ("missing", False),
     }
     assert machine.findings(packages.values()) == [
-        "oldish 1.4 is outside judgelm's range >=1.5,<2; run: pip install 'oldish>=1.5,<2'",
+        "oldish 1.4 is outside the range supported by judgelm (>=1.5,<2); run: pip install 'oldish>=1.5,<2'",
         "absent is not installed; run: pip install 'absent>=1'",
     ]
     assert packages["optional"].way_out == install_hint("more", distribution="judgeling")

@@ -112,7 +112,7 @@ def test_a_judge_on_the_hub_is_asked_as_its_card_says(tiny_model, tmp_path):
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
     first, second = run_command(sys.executable, "-c", script, env=environment).stdout.splitlines()
     assert first == f"judgelm-compact card {'a' * 40}"
-    assert second.startswith("ModelError lab/nothing: folder not found, and the hub is")
+    assert second.startswith("ModelError lab/nothing: no such folder, and the hub is")
 
 
 def test_without_a_card_the_default_is_used_and_a_missing_folder_is_named(tiny_model):
@@ -170,7 +170,7 @@ def test_a_card_without_weights_may_name_an_installed_judge(small_judge, tuned):
 
 
 def test_a_card_without_weights_names_no_other_one(tuned):
-    with pytest.raises(CardError, match=r"model: \. has no weights either; name the model itself"):
+    with pytest.raises(CardError, match=r"model: \. has no weights either"):
         Judge(tuned("."), engine="transformers")
     with pytest.raises(ModelError, match="missing: no such folder"):
         Judge(tuned("./missing"), engine="transformers")
@@ -182,7 +182,7 @@ def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_fi
     (folder / "judge.json").unlink(missing_ok=True)
     with Judge(str(folder), engine="transformers") as judge:
         assert (judge.format.template, judge.format.source, judge.engine.thinking.mode) == ("yes-no", "default", "off")
-        assert "so it is read by yes-no; choose the reading" in judge.notes[0]
+        assert "yes-no" in judge.notes[0]
         judgment = judge.compare("what is paris", "a big capital", "red")
     assert judgment.failure.code == "off_grammar"  # random weights say neither word, and do not think
     assert "probability of yes, no" in judgment.failure.why

@@ -223,7 +223,7 @@ def pair_of_models(
         for question in questions:
             answer = answers[question.id]
             if answer.question not in (None, question.question):
-                raise InputError(f"{path}: the answer to {question.id} is to another question: {answer.question!r}")
+                raise InputError(f"{path}: the answer to {question.id} is for another question: {answer.question!r}")
             counts[f"{name}: failed"] += answer.text is None
             counts[f"{name}: at the token limit"] += answer.text is not None and answer.finish_reason == "length"
         sides.append(answers)

@@ -220,7 +220,7 @@ def _check_answers(kind: TaskKind, slots: Sequence[str], reply: ReplyForm) -> No
     wanted = {"pair": 2, "choice": len(reply.choice or ())}.get(kind, 1)
     usual = ["answer"] if wanted == 1 else [f"answer_{index + 1}" for index in range(wanted)]
     if kind == "choice" and wanted < 3:
-        raise ConfigError(f"reply.choice: expected three or more words, got {wanted}; for two answers, use pair")
+        raise ConfigError(f"reply.choice: expected at least 3 verdict words, got {wanted}; for two answers, use pair")
     if answers not in (usual, [f"answer_{index + 1}" for index in range(wanted)]):
         slots_text = ", ".join(answers) or "no answer"
         raise ConfigError(f"a {kind} reply requires the slots {', '.join(usual)}; the prompt has {slots_text}")

@@ -42,7 +42,7 @@ def find_origin(card: NamedJudge, source: str, file: Path | None = None) -> Orig
     if source == "auto":
         return _in_hub_cache(card.base) or places[next(iter(places))]
     if source not in places:
-        raise InputError(f"--source {source} does not have the base of {card.name}; available: {', '.join(places)}")
+        raise InputError(f"--source {source} has no base model for {card.name}; available: {', '.join(places)}")
     return places[source]
 
 

@@ -174,7 +174,7 @@ def default_choice(machine: Machine | None = None) -> CardChoice:
     elif not on_gpu and default.needs_bfloat16 and not machine.has_bfloat16:
         obstacle = f", and {default.name} requires bfloat16 instructions, which this CPU does not support"
     card = min(cards, key=lambda card: card.base.memory_gigabytes) if obstacle else default
-    return CardChoice(card, f"no model is named{obstacle}")
+    return CardChoice(card, f"no model is specified{obstacle}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

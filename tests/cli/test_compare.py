@@ -128,7 +128,7 @@ def test_failures_are_counted_and_never_a_tie(compare):
         ((A, "several.jsonl"), "several.jsonl: contains answers from several models (x, y)"),
         ((A, "twice.jsonl"), "twice.jsonl: 2 answers to question q0 (greedy, t=1)"),
         ((A, "few.jsonl"), "few.jsonl: contains no answer to 19 of 20 questions (first: q1; "),
-        ((A, "others.jsonl"), "others.jsonl: the answer to q0 belongs to a different question: 'Why?'"),
+        ((A, "others.jsonl"), "others.jsonl: the answer to q0 is for another question: 'Why?'"),
         ((A, "name=b,engine=scripted,model=x,decodings=[{},{temperature: 1}]"), "decodings"),
         ((A, "name=b,engine=scripted,model=x,temprature=1"), "temprature not found; available"),
         ((A, "no/such/model"), "no such folder"),

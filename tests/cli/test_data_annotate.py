@@ -230,7 +230,7 @@ def test_orders_that_disagree_are_kept_and_marked_or_dropped_and_counted(annotat
         "rows": 3,
         "pairs without a usable judgment (no row)": 1,
         "without reference: failed, out_of_range": 1,
-        "without reference, swapped: failed (off_grammar)": 1,
+        "without reference, swapped: failed, off_grammar": 1,
         "without reference: judged in only one order, kept": 1,
         "without reference: orders disagree on the winner, kept": 1,
     }
@@ -254,7 +254,7 @@ def test_a_failed_reply_is_counted_by_its_code_and_never_a_row(annotate):
         assert rows_of("t.jsonl")[0]["text"] == "7 5\n"
         expected = {"off_grammar": 1, "out_of_range": 1, "truncated": 1, "engine": 1}
         counts = counts_of(out)
-        assert {code: counts[f"without reference: failed ({code})"] for code in expected} == expected
+        assert {code: counts[f"without reference: failed, {code}"] for code in expected} == expected
         assert counts["without reference: scores with an incomplete reason (truncated)"] == 1
         assert read_judgments("t.judgments.jsonl")["0"].shown[0].text == "I cannot say"
 

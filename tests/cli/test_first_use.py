@@ -91,7 +91,7 @@ def adapter_alone(folder, base):
     ("base", "finding"),
     [
         ("gone", "gone: no such folder"),
-        ("nobody/no-such-base", "nobody/no-such-base: folder not found, and the hub is unreachable"),
+        ("nobody/no-such-base", "nobody/no-such-base: no such folder"),
     ],
 )
 def test_an_adapter_without_its_base_is_refused(cli, pairs, tmp_path, offline, base, finding):

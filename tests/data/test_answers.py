@@ -53,7 +53,7 @@ def test_invalid_settings_of_a_generator_are_refused(text, finding):
 
 
 @pytest.mark.parametrize(
-    ("model", "finding"), [("y", "defined twice with different"), ("x", "two identical decodings")]
+    ("model", "finding"), [("y", "defined twice with different"), ("x", "two equal decodings")]
 )
 def test_two_generators_cannot_share_a_name(model, finding):
     with pytest.raises(ConfigError, match=finding):

@@ -53,16 +53,16 @@ def test_the_card_of_a_named_judge_is_complete(name):
     ("memory", "cuda", "bfloat16", "name", "words"),
     [
         *((6, 0, True, "qwen-1.5b", ""), (1, 5, False, "qwen-1.5b", "")),
-        (6, 0, False, "small-judge", "qwen-1.5b needs bfloat16 instructions"),
-        (5, 0, True, "small-judge", "qwen-1.5b needs 6 GB of memory but only 5.0 GB"),
-        (1, 4, False, "small-judge", "qwen-1.5b needs 6 GB of memory but only 1.0 GB"),
+        (6, 0, False, "small-judge", "qwen-1.5b requires bfloat16 instructions"),
+        (5, 0, True, "small-judge", "qwen-1.5b requires 6 GB of memory, but only 5.0 GB"),
+        (1, 4, False, "small-judge", "qwen-1.5b requires 6 GB of memory, but only 1.0 GB"),
     ],
 )
 def test_the_default_follows_the_machine(memory, cuda, bfloat16, name, words):
     machine = Machine(memory_bytes=memory * 10**9, cuda_bytes=cuda * 10**9, has_bfloat16=bfloat16)
     choice = default_choice(machine)
     assert (choice.card.name, words in choice.reason) == (name, True)
-    assert choice.reason.startswith("no model is named")
+    assert choice.reason.startswith("no model is specified")
 
 
 def test_the_default_of_this_machine(little_memory):
@@ -129,7 +129,7 @@ def test_a_part_that_is_missing_or_from_another_judge_is_named(small_judge, judg
 @pytest.mark.parametrize(
     ("arguments", "finding"),
     [
-        ({"adapter": "mine"}, "small-judge is a named judge; .*mine as --model"),
+        ({"adapter": "mine"}, "small-judge is a named judge; .*mine with --model"),
         ({"engine": "scripted"}, "the scripted engine has no default judge"),
         ({"model": ""}, "the model name is empty"),
     ],
@@ -255,7 +255,7 @@ def test_words_without_a_licence_are_not_downloaded_but_brought(tmp_path):
     judge = made_up(licence="")
     with pytest.raises(ModelError, match="has no licence"):
         judge.prompt("pair")
-    with pytest.raises(InputError, match="contains none of this judge's files"):
+    with pytest.raises(InputError, match="any of this judge's files"):
         bring_words(judge.files, tmp_path)
     bring(tmp_path, judge)
     assert judge.prompt("pair").answers == 2

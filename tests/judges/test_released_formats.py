@@ -163,10 +163,10 @@ def test_captured_replies_are_read_like_the_judges_own_code(shared_data, folder,
 @pytest.mark.parametrize(
     ("read", "text", "code", "why"),
     [
-        (read_pandalm, "Both\n1", "off_grammar", "no verdict marked by the format of the judge's card"),
-        (read_auto_j_rating, "Rating: [[7.", "off_grammar", "0 numbers, expected 1"),
+        (read_pandalm, "Both\n1", "off_grammar", "no verdict in the judge card's format"),
+        (read_auto_j_rating, "Rating: [[7.", "off_grammar", "got 0"),
         (read_auto_j_rating, "Rating: [[10.5]]", "out_of_range", "10.5 is outside 1 to 10"),
-        (read_prometheus_score, "[RESULT] 4\n[RESULT] 3", "off_grammar", "that differ: 4 on line 1 and 3 on line 2"),
+        (read_prometheus_score, "[RESULT] 4\n[RESULT] 3", "off_grammar", "4 on line 1 and 3 on line 2"),
         (read_prometheus_score, "[RESULT] 6", "out_of_range", "6 is outside 1 to 5"),
     ],
 )

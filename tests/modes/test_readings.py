@@ -250,7 +250,7 @@ def test_the_command_judges_by_a_reward_model(tiny_reward_model, tmp_path):
 
 
 def test_models_without_the_reading_are_rejected_before_loading(tiny_model, tiny_reward_model):
-    with pytest.raises(ConfigError, match="needs a sequence-classification head"):
+    with pytest.raises(ConfigError, match="requires a sequence-classification head"):
         Judge(str(tiny_model), reading="reward")
     with pytest.raises(ConfigError, match=r"reward models cannot use reading yes-no"):
         Judge(str(tiny_reward_model), reading="yes-no")

@@ -173,12 +173,12 @@ def test_ones_own_dimension_has_the_papers_form():
 @pytest.mark.parametrize(
     ("levels", "finding"),
     [
-        ({"good": 1}, "at least two levels"),
-        ({"good": 1, "bad": 1}, "no two scores"),
+        ({"good": 1}, "two or more"),
+        ({"good": 1, "bad": 1}, "all different"),
         ({"good": 0, "bad": -1}, "must be above 0"),
         ({"good": 1, "Good.": 2}, "duplicates another level"),
         ({"": 1, "bad": 2}, "empty"),
-        ({"good": float("nan"), "bad": 2}, "at least two levels"),
+        ({"good": float("nan"), "bad": 2}, "two or more"),
     ],
 )
 def test_invalid_levels_and_questions_are_rejected(levels, finding):

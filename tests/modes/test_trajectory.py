@@ -52,7 +52,7 @@ def test_letters_show_both_orders():
     assert "[Trajectory A]\n[Step 1: system]" in text_of(requests[0][0].prompt)
     # (log 4 + log 1) / 2 = log 2 for each side's lead of log 2 over both orders: 2 / 3
     assert judgment.probability == pytest.approx(2 / 3)
-    with pytest.raises(InputError, match="sample 1: reading letters requires"):
+    with pytest.raises(InputError, match="sample 1: reading letters needs"):
         next(mode(ONE))
 
 

@@ -157,5 +157,5 @@ def test_nobody_can_open_a_turn_in_what_they_say():
 def test_a_plain_reply_ends_where_the_judge_would_ask_itself():
     names = {"judgelm-v1": ("\n### Instruction:",), "judgelm-compact": ("\n[Q]",), "judgelm-chat": ()}
     assert {name: stops(get_template(name)) for name in names} == names
-    with pytest.raises(ConfigError, match="template mine does not support"):
+    with pytest.raises(ConfigError, match="template mine has no"):
         stops(Template(id="mine", layout=V1.layout))

@@ -96,7 +96,7 @@ def test_verdict_in_words_and_counted_lists(run):
     # a and c right, b wrong, d failed: 2 of 3; as ties 2 of 4; people say 1, 1, 2 of every pair: 1 of 3 pairs agree
     for part in (
         "66.7 % of 3 pairs", "50.0 % of the 2 pairs with a winner", "tie (1 of 1)", "1 of 4 judgments failed",
-        "an agreement of 50.0 %", "With only 3 pairs", "not significantly different", "annotators agree 33.3 %",
+        "agreement would be 50.0 %", "only 3 pairs", "not significantly different", "annotators agree 33.3 %",
         "By kind &lt;script&gt;", "1 disagreement, 1 order flip, 1 failure.", 'data-kinds="disagreement|order flip"',
     ):  # fmt: skip
         assert part in text
@@ -115,7 +115,7 @@ def test_the_list_is_there_as_csv_and_its_surest_disagreement_is_linked_at_the_t
 
 def test_without_failures_a_figure_stands_once(run):
     assert "Failures as ties" in run.html()
-    assert "Failures count as ties here" in run.html(failures="as_tie")
+    assert "Failures are counted as ties here" in run.html(failures="as_tie")
     html = Run([judged("a", (8, 3), (3, 8)), judged("b", (8, 3), (6, 5))], [1, 2]).html()
     assert "Failures as ties" not in html
     assert '<th scope="col" class="number">Value</th>' in html
@@ -123,13 +123,13 @@ def test_without_failures_a_figure_stands_once(run):
 
 def test_cap_is_stated_in_the_report():
     html = Run([unreadable(str(i)) for i in range(502)], [1] * 502).html()
-    assert "2 of 502 failures are not listed: the limit is 500 per kind." in html
+    assert "2 of 502 failures are not listed" in html
     assert html.count('<details class="pair"') == 500
 
 
 def test_a_run_of_failures_alone_has_no_agreement():
     html = Run([unreadable("a"), unreadable("b")], [1, "tie"]).html()
-    assert "cannot be measured: all 2 judgments failed" in html
+    assert "all 2 judgments failed" in html
     assert "<svg" not in html
 
 
@@ -169,7 +169,7 @@ def test_reasons_probabilities_and_repairs_are_shown_with_their_pair(run):
         # (0.2 + 1.4) / 0.9 and (0.4 + 0.7) / 0.9; 0.7 of 0.9
         "expected scores 1.78 : 1.22 ·", "P(shown first is better) 0.778 ·", "· 10.0 % on other replies (sampled",
         "<h3>Reason</h3>", "the reason is incomplete, truncated: no end", "no reason, engine: gone",
-        "after a constrained retry; before, unparseable",
+        "after a constrained retry; first reply: unparseable",
         '<th scope="row">Brier score</th><td class="number">0.562',
         "Excluded: 0 pairs labelled as ties, 3 without a prob",
     ):  # fmt: skip

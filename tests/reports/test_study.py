@@ -140,7 +140,7 @@ def test_cells_that_a_file_cannot_hold_or_a_spreadsheet_computes_are_counted():
     first = [line.partition(",")[0] for line in table_csv(study.tables[0]).splitlines()[1:]]
     assert first == ["=1+1", "a\ufffdb", "-0.5"]
     replaced, formulas = table_notes(study)
-    assert "1 cell has characters" in replaced
+    assert "1 cell has unsupported characters" in replaced
     assert "1 cell begins with =" in formulas
 
 
@@ -239,7 +239,7 @@ def test_names_are_text_and_nothing_else(figure):
 def test_long_lists_are_cut_and_that_is_said():
     rows = tuple(ForestRow(label=f"judge {place}", estimate=about(0.1)) for place in range(MAX_DRAWN_ROWS + 20))
     result = texts(draw(replace(FOREST, rows=rows)).svg)
-    assert f"(first {MAX_DRAWN_ROWS} of {MAX_DRAWN_ROWS + 20}; study.json contains all)" in result
+    assert f"(first {MAX_DRAWN_ROWS} of {MAX_DRAWN_ROWS + 20}; study.json contains all of them)" in result
     assert f"judge {MAX_DRAWN_ROWS - 1}" in result
     assert f"judge {MAX_DRAWN_ROWS}" not in result
 

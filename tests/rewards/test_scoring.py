@@ -55,7 +55,7 @@ def test_a_checklist_rewards_the_weighted_share_of_what_is_met():
 
 
 def test_letters_give_no_answer_a_score_alone():
-    with pytest.raises(ConfigError, match="reading letters does not score"):
+    with pytest.raises(ConfigError, match="letters cannot score"):
         rewarding("score", template="letters")
 
 

@@ -51,7 +51,7 @@ def test_without_a_verdict_there_is_no_score_unless_the_user_says_which():
         ({"extra_info": {}}, InputError, 'no string "question"'),
         ({"truth": None}, InputError, "ground_truth is not a string"),
         ({"method": "checklist"}, InputError, 'no "criteria"'),
-        ({"method": "group"}, ConfigError, "method group needs groups"),
+        ({"method": "group"}, ConfigError, "method group"),
     ],
 )
 def test_what_is_missing_is_said(options, error, message):

@@ -126,7 +126,7 @@ def test_other_texts_and_another_band_are_another_cascade(cascade, tmp_path):
     rows = rows_of(tmp_path / "out.large.jsonl")
     rows[0]["hashes"]["question"] = "0" * 16
     write_rows(tmp_path / "out.large.jsonl", rows)
-    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": texts differ from'):
+    with pytest.raises(RunError, match=f'id "{rows[0]["id"]}": the texts differ from'):
         join_runs(cascade)
 
 

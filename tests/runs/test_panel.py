@@ -119,7 +119,7 @@ def test_what_is_no_panel_is_refused(tmp_path, run):
         ({"runs": (a, a)}, "at least two runs with different names"),
         ({"runs": (a, b), "out": b}, "would overwrite"),
         ({"runs": (a, b), "families": {"x": ["nobody"]}}, "judge 'nobody' not found; available: a, b, script"),
-        ({"runs": (a, b), "quorum": 3}, "from 1 to 2"),
+        ({"runs": (a, b), "quorum": 3}, "expected 1 to 2"),
     ):
         with pytest.raises(ConfigError, match=finding):
             Panel(**({"out": tmp_path / "out.jsonl"} | options))

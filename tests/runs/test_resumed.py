@@ -82,7 +82,7 @@ def test_run_files_without_hashes_are_refused_with_the_way_out(batch, tmp_path):
     batch(pair(), pair("2"))
     out = tmp_path / "out.jsonl"
     write_rows(out, [{key: value for key, value in row.items() if key != "hashes"} for row in rows_of(out)])
-    with pytest.raises(RunError, match=r'the text of id "1" has changed; .*--overwrite'):
+    with pytest.raises(RunError, match=r'the text for id "1" has changed; .*--overwrite'):
         batch(pair(), pair("2"))
     assert len(read_judgments(out)) == 2  # they can still be evaluated
 

@@ -109,7 +109,7 @@ def test_the_same_file_is_answered_without_a_server_and_resumed(answer):
     both = line("a", review()) + line("b", HELLO)
     code, again, errors = answer(both)
     assert (code, again["a"], again["b"]["status_code"]) == (2, results["a"], 400)
-    assert "0 answered, 1 refused, 1 before" in errors
+    assert "0 answered, 1 rejected, 1 answered before" in errors
     code, _, errors = answer(both, reply="6 6\n")
     assert (code, "holds results of another judge" in errors) == (1, True)
 
@@ -118,7 +118,7 @@ def test_the_same_file_is_answered_without_a_server_and_resumed(answer):
 def test_options_that_do_not_apply_to_requests_are_refused(answer, options):
     code, results, errors = answer(line("a", review()), *options)
     assert (code, results) == (1, {})
-    assert f"{options[0]} does not apply to Batch API input" in errors
+    assert f"{options[0]} cannot be used with Batch API input" in errors
 
 
 def test_prompts_of_the_users_own_are_answered(answer, tmp_path):
@@ -189,7 +189,7 @@ def test_the_number_of_files_is_limited_by_key(shared, monkeypatch):
     monkeypatch.setattr("judgelm.serving.batch_files._MAX_FILES", 3)
     for _ in range(3):
         upload(shared[0], "x")
-    with pytest.raises(openai.RateLimitError, match="limit of 3 files"):
+    with pytest.raises(openai.RateLimitError, match="limit of 3"):
         upload(shared[0], "x")
     assert upload(shared[1], "x").bytes == 1
 

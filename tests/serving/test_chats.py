@@ -175,7 +175,7 @@ def test_an_engine_that_cannot_chat_is_refused_at_the_start():
         arguments = {"base_url": upstream.base_url, "api": "completions"}
         with (
             Judge("tiny", engine="openai", template="judgelm-compact", engine_args=arguments) as judge,
-            pytest.raises(ConfigError, match=r"--chat: chat prompts on /completions need .*tokenizer="),
+            pytest.raises(ConfigError, match=r"--chat: chat prompts on /completions .*tokenizer="),
         ):
             check_chat(judge.engine)
     engine = ScriptedEngine({"*": "x"})

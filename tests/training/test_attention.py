@@ -59,7 +59,7 @@ def test_a_cpu_takes_sdpa_whatever_is_installed_and_preferences_a_mask_of_their_
     assert choose_attention(base, args) == (None, "sdpa (not on a CUDA GPU)")
     assert preference_attention(PreferenceArguments(train_data=[]), base, args).implementation == "sdpa"
     base.attn_implementation = "flash_attention_2"
-    with pytest.raises(ConfigError, match="use sdpa or eager"):
+    with pytest.raises(ConfigError, match="sdpa or eager"):
         preference_attention(PreferenceArguments(train_data=[]), base, args)
 
 
@@ -154,7 +154,7 @@ def test_float32_weights_under_autocast_reach_the_kernel_in_16_bits(dtype):
 def test_padded_rows_are_refused_by_the_packed_attention_rather_than_read_across():
     model = model_of(GROUPED)
     settle_padding(model, arguments())
-    with pytest.raises(EngineError, match="cannot run packed"):
+    with pytest.raises(EngineError, match="packing"):
         collated(model, padding_free=False)
 
 

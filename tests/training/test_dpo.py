@@ -130,7 +130,7 @@ def test_an_adapter_is_tuned_from_a_config_and_merged(tiny_judge, files, tmp_pat
     [
         ({"train_data": []}, {}, ConfigError, "^train_data is empty"),
         ({"template": "judgelm-v1"}, {}, CardError, "trained with template 'judgelm-compact'"),
-        ({"scale": [1, 5]}, {}, CardError, r"scale \[1, 10\], but .* scale \[1, 5\]"),
+        ({"scale": [1, 5]}, {}, CardError, r"scale \[1, 10\], but .*\[1, 5\]"),
         ({"loss_on": "all"}, {}, ConfigError, "^loss_on"),
         ({}, {"beta": 0.0}, ConfigError, "^beta"),
         ({"judgments": []}, {}, InputError, r"no usable pairs .*\(40 without two judgments\)"),

@@ -156,7 +156,7 @@ def parsed(tmp_path, **options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"template": "judgelm-compact"}, "begins with a score line"),
+        ({"template": "judgelm-compact"}, "reasoning first"),
         ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1}, "gives 1 prompts with 4 replies each"),
         ({"max_completion_length": 256}, "it must be less than max_length"),
         ({"soft_length": 12}, "soft_length is 12; it must be less than"),

@@ -156,7 +156,7 @@ def resized_adapter(base, folder, change, *, save=None):
 @pytest.mark.parametrize("save", [None, ["embed_tokens", "lm_head"]])
 def test_a_base_is_resized_to_the_vocabulary_of_the_adapter(merge, tiny_model, tmp_path, save):
     logits = resized_adapter(tiny_model, tmp_path / "adapter", 8, save=save)
-    assert "judge saved in" in merge(tmp_path / "adapter", tmp_path / "judge", "--dtype", "float32")
+    assert "saved the judge in" in merge(tmp_path / "adapter", tmp_path / "judge", "--dtype", "float32")
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "judge", dtype=torch.float32)
     with torch.no_grad():
         assert torch.allclose(merged(torch.arange(8)[None]).logits[0], logits, atol=1e-4)
@@ -169,8 +169,8 @@ def test_a_base_is_resized_to_the_vocabulary_of_the_adapter(merge, tiny_model, t
 @pytest.mark.parametrize(
     ("change", "dropped", "finding"),
     [
-        (8, "lm_head", r"\(embed_tokens {new} tokens\) from its base \({old}\), .*: no lm_head"),
-        (8, "embed_tokens", r"\(lm_head {new} tokens\) from its base \({old}\), .*: no embed_tokens"),
+        (8, "lm_head", r"\(embed_tokens {new} tokens\) from its base \({old}\), .*lm_head"),
+        (8, "embed_tokens", r"\(lm_head {new} tokens\) from its base \({old}\), .*embed_tokens"),
         (-8, "nothing", "tokenizer has {old} tokens, .* for {new}"),
     ],
 )

@@ -60,7 +60,7 @@ def _question(row: Row, answers: tuple[str, ...] = (), models: tuple[str, ...] =
     gold = canonical(row.text("answer", "question, options, answer"), "choice")
     options = row.text_list("options")
     if gold is None or ord(gold) - ord("A") >= len(options):
-        raise row.field_error("answer", f"expected a letter of {len(options)} options, got {row.data['answer']!r}")
+        raise row.field_error("answer", f"expected one of {len(options)} letters, got {row.data['answer']!r}")
     return Sample(
         id=_key(row) + "".join(f"/{model}" for model in models),
         question=row.text("question", "question, options, answer"),

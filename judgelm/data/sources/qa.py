@@ -154,7 +154,7 @@ def _type(row: Row, question: str, golds: list[str]) -> str:
 
 def _golds(row: Row) -> list[Gold]:
     if "answers_spans" in row.data:
-        raise row.field_error("answers_spans", "does not say which spans belong together; pass DROP's original file")
+        raise row.field_error("answers_spans", "does not show which spans belong together; pass DROP's original file")
     if "answers" in row.data:
         golds = [_quoref_gold(row)]
     else:

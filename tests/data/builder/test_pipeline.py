@@ -219,7 +219,7 @@ def test_nothing_left_is_an_error_that_says_where_to_look(write):
 
 def test_a_folder_that_cannot_be_made(world, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match=r"file.out: cannot write here: Not a directory; .* choose a different"):
+    with pytest.raises(RunError, match=r"file.out: cannot write here: Not a directory; .* choose another"):
         built(world, tmp_path / "file" / "out")
 
 

@@ -79,7 +79,7 @@ def test_a_cell_is_a_list_only_in_pythons_notation(cell, value):
         ("[\"it's\"\n 'b']", "a numpy list with no commas"),
         ("[{'role': 'user'}\n {'role': 'user'}]", "looks like a Python list but cannot be parsed"),
         ("[nan, 'a']", "cannot be parsed: malformed node"),
-        ("['a', b'x']", "of type bytes, which is not JSON-serializable: b'x'"),
+        ("['a', b'x']", "of type bytes, not JSON-serializable: b'x'"),
         ("['" + "x" * 1_000_000 + "']", "longer than 1,000,000 characters"),
         ("[" * 5000 + "'a'" + "]" * 5000, "cannot be parsed"),
         ("[" * 40 + "'a'" + "]" * 40, "nested more than 30 levels"),

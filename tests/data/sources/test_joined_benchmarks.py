@@ -77,7 +77,7 @@ def test_the_real_questions_need_answers_and_a_judges_verdicts_are_no_votes(shar
     folder = shared_data / "mt_bench"
     with pytest.raises(InputError, match="no answers in"):
         mt_bench(tmp_path, folder / "question.jsonl", folder / "reference_answer_gpt-4.jsonl")
-    with pytest.raises(InputError, match="a judge's verdicts instead of human votes"):
+    with pytest.raises(InputError, match="a judge's verdicts, not human votes"):
         mt_bench(tmp_path, folder / "skycamp_gpt-4_pair.jsonl")
 
 

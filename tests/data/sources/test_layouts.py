@@ -219,7 +219,7 @@ def test_outputs_without_partner_or_doubly_present_are_rejects(write):
     rows = list(join_outputs(first, outputs(write, "n", ("x", "d"), ("only 2", "e"), ("x", "f"))))
     assert [row.data["output_2"] for row in rows if isinstance(row, Row)] == ["d"]
     messages = sorted(row.message.split(";")[0] for row in rows if not isinstance(row, Row))
-    twice = "this instruction appears more than once in this file"
+    twice = "this instruction is repeated in this file"
     assert messages[::3] == [f"m.jsonl:2: {twice}", f"n.jsonl:3: {twice}"]
     other = "this instruction is not in"
     assert messages[1:3] == [f"m.jsonl:3: {other} n.jsonl", f"n.jsonl:2: {other} m.jsonl"]

@@ -112,7 +112,7 @@ def test_scores_and_models_follow_the_answers(labelled):
         (PLAIN | {"chosen": [{"role": "tool", "content": "x"}]}, 'field "chosen[0].role": expected user, assistant or'),
         (PLAIN | {"chosen": [assistant(None)]}, 'field "chosen[0].content": expected text, got null'),
         (PLAIN | {"chosen": [assistant([{"type": "image"}])]}, 'field "chosen[0].content": expected text or image'),
-        (ULTRA | {"prompt": "another"}, 'field "chosen": the dialogue does not contain the prompt'),
+        (ULTRA | {"prompt": "another"}, 'field "chosen": the dialogue lacks the prompt'),
         (ULTRA | {"chosen": [*ULTRA["chosen"], user("thanks")]}, 'field "chosen": the last turn must be'),
         (HH | {"rejected": HH["rejected"].replace("Hello!", "Yo")}, "chosen and rejected differ at turn 2 of 4 and 4"),
         (HH | {"rejected": HH["rejected"].replace("2+2", "2+3")}, "chosen and rejected differ at turn 3 of 4 and 4"),

@@ -96,7 +96,7 @@ def test_a_flat_row_may_hold_a_prediction_and_its_type(write):
         ({"answer_type": "colour"}, 'field "answer_type": expected one of string'),
         ({"data_set": "squad"}, 'field "data_set": expected one of hotpotqa'),
         ({"answers": [3]}, 'field "answers": expected a list of objects'),
-        ({"answers_spans": {}}, "DROP's original JSON"),
+        ({"answers_spans": {}}, "DROP's original file"),
         ({"validated_answers": "x"}, 'field "validated_answers": expected a list'),
         ({"_id": "good"}, None),
     ],

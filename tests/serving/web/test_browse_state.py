@@ -122,7 +122,7 @@ def test_the_comparison_uses_items_with_two_verdicts():
     lines = judge_agreement(start_browsing(first, other=run_of(*others, name="second.jsonl")))
     # shared: 0 to 4; 5 only in the first, x only in the second; of 0 to 3 the same in 0 and 2
     assert re.search("5 items in common; 1 items .*first run and 1 only in the second", lines[0])
-    assert "50.0\u00a0% of the 4 items" in lines[1]
+    assert "50.0\u00a0% of 4 items" in lines[1]
     assert lines[2].startswith("Cohen's kappa 0.00")  # expected by chance: 1/2 too
 
 

@@ -31,7 +31,7 @@ def test_texts_are_joined_by_id(tmp_path):
     texts = write_pairs(tmp_path / "pairs.jsonl", [SAMPLES[2], SAMPLES[0]])
     run = open_run(write_run(tmp_path / "run.jsonl", HASHED), texts)
     assert {key: sample.answers[0] for key, sample in run.samples.items()} == {"2": "first 2", "0": "first 0"}
-    assert run.notes == ("1 of 3 judgments have no row with their id.",)
+    assert run.notes == ("1 of 3 judgments have no matching row.",)
     assert "Add the judged file" in open_run(tmp_path / "run.jsonl").notes[0]
 
 
@@ -45,7 +45,7 @@ def test_the_texts_of_a_run_are_found_until_they_change(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"), [("", "no judgments found"), ('{"a": 1}\n', "1: not a judgment"), ("{", "1: not JSON")]
+    ("lines", "message"), [("", "no judgments found"), ('{"a": 1}\n', "1: not a valid judgment"), ("{", "1: not valid JSON")]
 )
 def test_other_files_are_refused_with_their_location(tmp_path, lines, message):
     (tmp_path / "run.jsonl").write_text(lines)
@@ -82,7 +82,7 @@ def test_labels_and_texts_follow_the_judged_order(tmp_path):
     exchanged = [replace(sample, answers=sample.answers[::-1]) for sample in samples]
     run = open_run(write_run(tmp_path / "run.jsonl", HASHED[:2]), write_pairs(tmp_path / "pairs.jsonl", exchanged))
     assert [run.samples[sample.id].answers for sample in samples] == [sample.answers for sample in samples]
-    assert any("2 of 2 rows list the answers in another order" in note for note in run.notes)
+    assert any("2 of 2 rows have the answers in a different order" in note for note in run.notes)
     rows = [row | {"winner": 1} for row in rows_of(tmp_path / "pairs.jsonl")]
     write_rows(tmp_path / "labels.jsonl", rows)
     assert read_winners(tmp_path / "labels.jsonl", run) == {"0": 2, "1": 2}
@@ -104,7 +104,7 @@ def test_a_table_with_custom_column_names_is_opened_with_its_run_or_with_the_nam
     run = open_run(path)
     assert [sample.question for sample in run.samples.values()] == ["q", "q2"]
     options = " ".join(f"--column {name}={column}" for name, column in NAMED.items())
-    assert run.notes == (f"{table}: read like the run, with {options}",)
+    assert run.notes == (f"{table}: read with the same options as the run: {options}",)
     reading = Reading(columns=NAMED | {"winner": "Urteil"}, label_code={"links": 1, "rechts": 2})
     assert read_winners(table, run, reading) == {"1": 1, "2": 2}
     path.with_name("run.run.json").unlink()
@@ -186,7 +186,7 @@ def test_labels_of_other_pages_are_seen(run_file, labels):
     ("line", "message"),
     [
         ('{"id": "a", "winner": 1, "reason": "r"}', "run.labels.jsonl:2: expected only"),
-        *(('{"id": "a", "winner": 3}', "run.labels.jsonl:2: .*winner"), ("{", "run.labels.jsonl:2: not JSON")),
+        *(('{"id": "a", "winner": 3}', "run.labels.jsonl:2: .*winner"), ("{", "run.labels.jsonl:2: not valid JSON")),
     ],
 )
 def test_a_foreign_file_is_never_overwritten(run_file, labels, line, message):
