@@ -59,7 +59,7 @@ def test_a_run_without_a_model_announces_the_default_judge(cli, pairs, small_jud
     out = tmp_path / "out.jsonl"
     code, _, err = cli("judgelm-batch", pairs(2), "-o", out, "--engine", "transformers", "--max-failure-rate", 1)
     assert code == 0, err
-    assert "loading small-judge, since no model is named, and qwen-1.5b requires 6 GB of memory" in err
+    assert "loading small-judge, since no model is specified, and qwen-1.5b requires 6 GB of memory" in err
     [notice] = [line for line in err.splitlines() if line.startswith(NOTICE)]
     assert "base SmolLM2-135M-Instruct (Q4_1) under Apache-2.0" in notice
     model = json.loads((tmp_path / "out.run.json").read_text())["fingerprint"]["model"]
