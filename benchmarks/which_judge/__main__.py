@@ -55,7 +55,7 @@ NOTES = """\
   activations. To list the judges that fit on a GPU, use `judgelm judges --vram 24`.
 - **CPU, RTX 4090, H100**: pairs per hour in one order. CPU figures were measured on PandaLM pairs, using two shared
   cores of a Xeon with AMX. GPU figures are estimates for {tokens}-token pairs on an RTX 4090 (165 TFLOP/s) and an H100.
-  They assume the same share of peak performance as we measured for a 7B model with random weights on one H200
+  These estimates assume the same share of peak performance as measured for a 7B model with random weights on one H200
   ({share} of 989 TFLOP/s, 46.4 pairs/s). An A100 (312 TFLOP/s) judges {a100} times as many pairs as an H100. `fits`
   means that the bfloat16 weights fit, but that we have no speed estimate. `4 bits` means that only 4-bit weights fit.
 - **10,000 pairs**: cost on an H100 at ${hour} per hour (list prices in 2026: $2.49 to $3.99). GPT-4.1 costs ${call:.0f}
