@@ -47,18 +47,17 @@ Row = dict[str, str]
 
 
 NOTES = """\
-- **RewardBench, JudgeBench, LLMBar, PandaLM**: percent. For released judges, the figures are published results under
-  the source's protocol, which we have not reproduced. Figures in bold are our own results on pairs with a winner
-  ([Judges](judges.md#the-default-judge)). Compare figures within a column with care. For example, the published
-  JudgeBench figures count a pair as wrong if the judge's two orders disagree.
+- **RewardBench, JudgeBench, LLMBar, PandaLM**: scores in percent. For released judges, these are published results
+  under each source's protocol; we have not reproduced them. Figures in bold are our own results on pairs with a winner
+  ([Judges](judges.md#the-default-judge)). Be careful when you compare figures within a column. For example, the
+  published JudgeBench figures count a pair as wrong if the judge's two orders disagree.
 - **GB**: size of the weights in bfloat16 (on disk, for the judges that judgelm installs) and in 4 bits. Add 20 % for
   activations. To list the judges that fit on a GPU, use `judgelm judges --vram 24`.
 - **CPU, RTX 4090, H100**: pairs per hour in one order. CPU figures were measured on PandaLM pairs, using two shared
-  cores of a Xeon with AMX. GPU figures are estimates for pairs of {tokens} tokens on an RTX 4090 (165 TFLOP/s) and an
-  H100. They assume that the GPU reaches the same share of peak performance as a 7B model with random weights did on
-  one H200 ({share} of 989 TFLOP/s, 46.4 pairs/s). An A100 (312 TFLOP/s) judges {a100} times as many pairs as an H100.
-  `fits` means that the judge writes its reason first, which takes longer; we have not measured its speed. `4 bits`
-  means that the bfloat16 weights do not fit.
+  cores of a Xeon with AMX. GPU figures are estimates for {tokens}-token pairs on an RTX 4090 (165 TFLOP/s) and an H100.
+  These estimates assume the same share of peak performance as measured for a 7B model with random weights on one H200
+  ({share} of 989 TFLOP/s, 46.4 pairs/s). An A100 (312 TFLOP/s) judges {a100} times as many pairs as an H100. `fits`
+  means that the bfloat16 weights fit, but that we have no speed estimate. `4 bits` means that only 4-bit weights fit.
 - **10,000 pairs**: cost on an H100 at ${hour} per hour (list prices in 2026: $2.49 to $3.99). GPT-4.1 costs ${call:.0f}
   for the same pairs with {reply}-token replies, at $2 and $8 per million tokens (list price, April 2026)."""
 
