@@ -61,7 +61,7 @@ class WorkerPlan:
 
 
 def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
-    """Plan the workers for the live nodes. `gpus` is per worker, and ignored if none of the nodes has GPUs."""
+    """Plan the workers for the live nodes. `gpus` is the number per worker, and is ignored if no node has GPUs."""
     if not nodes:
         raise ConfigError("the cluster has no running nodes; start one with: ray start")
     if gpus and any(node.gpus for node in nodes):

@@ -128,7 +128,7 @@ class RunStats(SessionStats):
 
     @property
     def mean_unassigned(self) -> float | None:
-        """Mean probability of other replies, or None if there are no distributions."""
+        """Mean probability of replies without a verdict, or None if there are no distributions."""
         return self.unassigned / self.distributions if self.distributions else None
 
     @property
@@ -153,7 +153,7 @@ class RunStats(SessionStats):
 
 @dataclass(slots=True, kw_only=True)
 class AnswerStats(SessionStats):
-    """Statistics on the answers of one model.
+    """Statistics on one model's answers.
 
     Attributes:
         no_final_answer: replies without a final answer, for tasks that require one.
@@ -189,7 +189,7 @@ class CascadeStats:
     """Statistics of a cascade.
 
     Attributes:
-        passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of them.
+        passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of these pairs.
         compared: pairs with verdicts from both judges; `changed` counts those with different winners.
         mended: pairs that only the large judge could decide.
     """

@@ -130,7 +130,7 @@ class TeacherPrompts:
     both_orders: bool = False
 
     def readings(self, sample: Sample) -> tuple[bool, ...]:
-        """Return which prompts to create: False without the reference, True with it."""
+        """Return False for a prompt without the reference, and True for a prompt with the reference."""
         requested = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
         return requested if sample.reference is not None else tuple(each for each in requested if not each)
 
@@ -164,7 +164,7 @@ def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False)
 class RowWriter:
     """Builds JudgeLM rows from pairs and replies; `counts` is the number of pairs per outcome.
 
-    `drop_disagreeing` drops a judgment if the orders disagree on the winner or if one of them failed.
+    `drop_disagreeing` drops a judgment if the orders disagree on the winner or one order failed.
     """
 
     def __init__(self, prompts: TeacherPrompts, replies: StoredJudgments, *, drop_disagreeing: bool = False) -> None:

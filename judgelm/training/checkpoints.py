@@ -54,7 +54,7 @@ class CheckpointCallback(TrainerCallback):
         self._settings = settings
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take over `save_total_limit` from the trainer."""
+        """Enforce `save_total_limit` instead of the trainer."""
         self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

@@ -67,7 +67,7 @@ def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Un
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Return 0 for wrong attempts, otherwise the share of right attempts in the other order (None if it has none)."""
+    """Return 0 for wrong attempts, otherwise the other order's share of right attempts (None without attempts)."""
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
@@ -87,7 +87,7 @@ _SOFT_SHARE = 0.75
 
 @dataclass(kw_only=True)
 class GRPOArguments(JudgeArguments):
-    """Arguments for `train/grpo.py`. It takes the same rows as `train/preference.py`, but without ties."""
+    """Arguments for `train/grpo.py`. The rows are as for `train/preference.py`, but without ties."""
 
     template: str = argument("Prompt template: reasoned-chat or reasoned-compact.", default="reasoned-chat")
     swap_prob: float = argument("Has no effect, because each pair is always shown in both orders.", default=0.0)
@@ -122,7 +122,7 @@ class VerdictRewards:
         best: list[int],
         **_: Any,
     ) -> list[float | None]:
-        """Return the first reward term. Replies to the other order may be on other processes."""
+        """Return the first reward term. Replies for the other order may be on other processes."""
         own = []
         for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)

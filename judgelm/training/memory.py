@@ -191,8 +191,8 @@ def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: 
 def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) -> tuple[int, int]:
     """Return the bytes kept between the forward and backward passes, and the bytes of the recomputed block.
 
-    A block keeps the input and the normalised and scaled outputs of both norms; queries, keys, values, and attention
-    output; and the gate, its activation, the up projection, and their product.
+    In a block, attention keeps queries, keys, values, and its output; the MLP keeps the gate, its activation, the up
+    projection, and the product. Both norms keep their input and their normalised and scaled outputs.
     """
     width, tokens = setup.compute_bytes, setup.micro_batch * setup.prompts * setup.window
     mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast keeps the residual stream in float32

@@ -88,7 +88,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
 
 
 def sharding_of(args: Any) -> str | None:
-    """Return how the optimizer is sharded, or None if every process has all of it."""
+    """Return how the optimizer is sharded, or None if it is not sharded."""
     if args.deepspeed_plugin is not None:
         return f"zero{args.deepspeed_plugin.zero_stage}"
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
@@ -150,7 +150,7 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     names = sorted({*state.settings, *settings})
     changed = [name for name in names if state.settings.get(name) != settings.get(name)]
     if changed != ["rows"]:
-        changed = [name for name in changed if name != "rows"]  # only reflects the other changes
+        changed = [name for name in changed if name != "rows"]  # only the result of other changes
     if changed:
         changes = ", ".join(f"{name} was {state.settings.get(name)!r}, is {settings.get(name)!r}" for name in changed)
         reason = " (each process saved its own shard of the optimizer)" if "processes" in changed else ""
@@ -164,7 +164,7 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
 def _clear(folder: Path, base: str) -> None:
     """Remove the files of the overwritten judge.
 
-    Given both an adapter and a full model, transformers 5.x loads the adapter, but vLLM the full model.
+    Given both an adapter and a full model, transformers 5.x loads the adapter, but vLLM loads the full model.
     """
     of_base = (Path(base).resolve(), *Path(base).resolve().parents)
     if any(path.resolve() in of_base for path in checkpoints_in(folder)):

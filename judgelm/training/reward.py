@@ -22,7 +22,7 @@ from judgelm.training.trainer import JudgeMixin
 
 @dataclass(kw_only=True)
 class RewardArguments(JudgeArguments):
-    """Arguments for `train/reward.py`. It takes the rows of `train/preference.py`, but no ties or references."""
+    """Arguments for `train/reward.py`. The rows are as for `train/preference.py`, but without ties and references."""
 
     template: str = argument(
         "reward, which shows the question and the answer in the chat template of the base model.", default="reward"

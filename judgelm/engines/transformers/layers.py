@@ -1,6 +1,7 @@
 """Faster layers for CPUs, and an exact output head.
 
-oneDNN reorders a linear layer's weight on every call. Packed layers reorder it once. Results differ only by rounding.
+oneDNN reorders a linear layer's weight on every call. Packed layers reorder it once. Packing changes results only by
+rounding errors.
 """
 
 from collections.abc import Collection

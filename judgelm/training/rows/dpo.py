@@ -52,7 +52,7 @@ class JudgeReply:
 
     @property
     def text(self) -> str | None:
-        """The score line and any complete reason, or the unparseable first reply (None if that was cut off)."""
+        """The score line and any complete reason, or the unparseable first reply (None if it was cut off)."""
         failure = self.shown.repaired or self.shown.failure
         if failure is not None:
             return failure.text if failure.code in ("off_grammar", "out_of_range") else None
