@@ -1,4 +1,4 @@
-"""Write row files for `datasets` as JSONL or Parquet. Each file is written completely or not at all."""
+"""Write row files for `datasets` as JSONL or Parquet. Files are written atomically."""
 
 import hashlib
 import os

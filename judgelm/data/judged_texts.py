@@ -158,14 +158,14 @@ def match_samples(
     """Return the samples with the answers in the judged order; `name` is the file name used in errors.
 
     Raises:
-        InputError: a judgment and the sample with its id have different texts, or no ids match.
+        InputError: a judgment and a sample with the same id have different texts, or no ids match.
     """
     orders, comparison = judged_orders(judgments, samples, name)
     return dict(samples) | {key: reordered_sample(samples[key], order) for key, order in orders.items()}, comparison
 
 
 def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
-    """Raise an InputError unless all runs judged the same texts, in the same order, under each id."""
+    """Raise an InputError unless all runs judged the same texts in the same order for each id."""
     first: dict[str, tuple[str, TextHashes]] = {}
     for name, judgments in runs.items():
         shared, different = 0, []

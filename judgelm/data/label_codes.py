@@ -1,4 +1,4 @@
-"""Label codes define what the values in a file's label fields mean; they are validated over the whole file.
+"""Label codes define the meanings of values in a file's label fields, and are validated over the whole file.
 
 Words such as `model_a` are unambiguous. Numbers are not: 0 can mean the first answer, a tie, or the second answer. If
 neither the layout nor the user defines a code, numbers other than 1 and 2 are errors.

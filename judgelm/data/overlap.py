@@ -1,8 +1,8 @@
 """Measure the overlap of test files with training files.
 
-Each distinct test question is counted once: as **exact** (equal after normalisation), else **near** (similar word
-pairs; at least 10 words), else **passage** (a shared sequence of words, 13 by default; Brown et al. 2020, appendix C).
-Answers with at least 10 words are compared by word triples, without passages.
+Each distinct test question is counted under the first kind that applies: **exact** (equal after normalisation),
+**near** (similar word pairs; at least 10 words), or **passage** (a shared sequence of words, 13 by default; Brown et
+al. 2020, appendix C). Answers with at least 10 words are compared by word triples, without passages.
 """
 
 from collections import Counter

@@ -106,7 +106,7 @@ def _drawn(pairs: Sequence[tuple[int, PairFacts]], seed: int, purpose: str) -> l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines:
-    """How often rules that ignore the content of answers agree with the labels, on pairs that are not ties.
+    """Agreement of content-blind rules with the labels, on pairs that are not ties.
 
     Attributes:
         stage: `before` or `after` balancing.

@@ -36,7 +36,7 @@ def read_workbook(
 ) -> Iterator[Row | Reject]:
     """Stream the rows of one sheet of an Excel workbook; for `known`, see `read_table`.
 
-    The text of a merged cell is repeated in each of its rows, in the first column. `sheet` is a name or a 1-based
+    The text of a merged cell is repeated in the first column of each of its rows. `sheet` is a name or a 1-based
     number; by default, the only sheet that is not empty.
     """
     from openpyxl import load_workbook  # optional, and importing it takes 0.3 s
