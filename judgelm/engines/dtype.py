@@ -1,4 +1,4 @@
-"""Resolve `--dtype auto`. The default is the checkpoint's own dtype.
+"""Resolve `--dtype auto`. The default is the checkpoint's dtype.
 
 On CUDA devices, float32 checkpoints run in bfloat16. On CPUs, judgelm benchmarks matrix products. judgelm uses float32
 if 16-bit products are clearly slower and the float32 weights fit in memory.

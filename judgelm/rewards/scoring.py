@@ -58,7 +58,7 @@ class AnswerRewards:
     as 0.
 
     Args:
-        judge: you must close it yourself.
+        judge: must be closed by the caller.
         method: `reference`: P(better than the reference answer). `group`: P(better), averaged over the other answers to
             the same question; an identical answer counts as 0.5. `score`: the expected score or grade, or P(yes),
             scaled to [0, 1]; for reward models, the raw reward. `checklist`: the weighted share of criteria met,

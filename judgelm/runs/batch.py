@@ -142,7 +142,7 @@ def _judged(
 
 
 def run_engine(job: BatchJob, engine: str) -> str:
-    """Return the engine for a job. If it is `auto`, a resumed run keeps its engine."""
+    """Return the engine for a job. With `auto`, a resumed run keeps its engine."""
     if engine != "auto" or job.out == "-" or job.overwrite:
         return engine
     earlier = recorded(Path(job.out), "engine")
@@ -150,7 +150,7 @@ def run_engine(job: BatchJob, engine: str) -> str:
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """Return the dtype for a job. If it is `auto`, a resumed run keeps its dtype."""
+    """Return the dtype for a job. With `auto`, a resumed run keeps its dtype."""
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
     return recorded(Path(job.out), "dtype") or dtype

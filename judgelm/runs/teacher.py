@@ -104,7 +104,7 @@ def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
 
 
 def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
-    """Return a function that counts tokens with a tokenizer, or estimates them from the length if there is none."""
+    """Return a function that counts tokens with a tokenizer, or estimates the count from the text length."""
     if tokenizer is None:
         return lambda text: len(text) / characters_per_token
     from judgelm.engines.model_files import load_tokenizer  # importing transformers takes seconds
@@ -123,7 +123,7 @@ class TeacherPrompts:
     """Creates the prompts for each pair.
 
     Attributes:
-        reference: whether to judge without the reference, with it (only pairs that have one), or both.
+        reference: whether to judge without the reference, with the reference (if there is one), or both ways.
     """
 
     reference: ReferenceUse = "without"

@@ -160,7 +160,7 @@ class _RewardedVerdicts(GRPOTrainer):
         self._truncator = Truncator(FastTokenizer(self.processing_class), window)
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
-        """Tokenize prompts the way the engines do; TRL would repeat a chat's first token."""
+        """Tokenise prompts like the engines; TRL would repeat a chat's first token."""
         return [self._truncator.encode(prompt, chat=self._chat) for prompt in prompts], None, {}
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
@@ -271,7 +271,7 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
     )
 
     def __post_init__(self) -> None:
-        """Choose the generator, and set an eval batch size that TRL accepts."""
+        """Choose the generation backend, and set an eval batch size that TRL accepts."""
         self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:
@@ -285,7 +285,7 @@ def installed_vllm() -> str | None:
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Return the reason TRL does not support this vLLM version, or None if it does."""
+    """Return the reason TRL does not support this vLLM version, or None."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None

@@ -157,7 +157,7 @@ def _frozen_bytes(model: ModelSizes, setup: TrainingSetup, width: int) -> tuple[
 
 
 def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    """Like DeepSpeed's estimators, count 16- and 32-bit gradients for ZeRO-2, but only 32-bit ones for ZeRO-3."""
+    """Like DeepSpeed's estimators, count 16- and 32-bit gradients for ZeRO-2, but only 32-bit gradients for ZeRO-3."""
     width, trained = setup.compute_bytes, model.adapter if setup.lora else model.total
     base, quantised = _frozen_bytes(model, setup, width)
     held = base + (width * model.adapter if setup.lora else 0)

@@ -120,7 +120,7 @@ def last_step(trainer: Any) -> int:
 
 
 def choose_start(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> StartingPoint:
-    """Choose the starting point. Remove incomplete and damaged checkpoints, or all of them if `overwrite` is set."""
+    """Choose the starting point. Remove incomplete and damaged checkpoints, or, with `overwrite`, all checkpoints."""
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()

@@ -50,7 +50,7 @@ class DecodeBlock:
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
     def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        """Copy a reply's keys and values to a new row: the first `read` tokens, then those at the offsets `nodes`."""
+        """Copy a reply's keys and values to a new row: the first `read` tokens, then the tokens at offsets `nodes`."""
         row = len(self.sequences)
         if row == self.rows:
             self._grow(layers)
