@@ -303,7 +303,7 @@ def pair_rows(
     with_reference: bool = False,
     counts: Counter[str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield JudgeLM rows without scores: the first pair for every question, then the second, and so on.
+    """Yield JudgeLM rows without scores: the first pair for every question, then the second pair, and so on.
 
     Increasing the number of pairs per question only appends rows.
     """
@@ -333,7 +333,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge and its ground-truth row, or None if the truth is not known."""
+    """A row to judge and its ground-truth row (None if the truth is unknown)."""
 
     row: dict[str, object]
     truth: dict[str, object] | None

@@ -95,7 +95,7 @@ class IndexedTexts:
         return result
 
     def find_question(self, question: str) -> OverlapExample | None:
-        """Return an indexed question that is equal or similar or shares a passage, or None."""
+        """Return an indexed question that is equal, is similar, or shares a passage, or None."""
         copy = _example("question", question, self._questions.find(question))
         if copy is not None:
             return copy

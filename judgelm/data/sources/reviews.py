@@ -25,7 +25,7 @@ class Review:
     Attributes:
         answers: ids, in the order shown.
         scores: in the order shown; None if the reply was unparseable.
-        by_hand: whether the scores were extracted by hand, because they are not in the first line of the reply.
+        by_hand: whether the scores were extracted manually, because the reply's first line does not contain them.
         text: the reply.
     """
 
