@@ -5,7 +5,7 @@ end of the input, only a few seconds of work are left. Prompts with the same pre
 may have cached the prefix.
 
 A lost worker is replaced, and its requests are sent again. A request can kill its worker (out of memory, a broken
-kernel). It is therefore sent alone after two losses, and fails after the third.
+kernel). It is therefore sent alone after two losses, and fails after the third loss.
 """
 
 import logging

@@ -206,7 +206,7 @@ class QuestionGroups:
     """Groups questions that are exact or near duplicates, directly or through other questions.
 
     Add all questions before calling `group`; their order does not matter. A chain of near duplicates forms one group,
-    even if its ends differ. Memory: about 0.8 KB per distinct question.
+    even if its first and last questions differ. Memory: about 0.8 KB per distinct question.
 
     If more than 64 questions share a band, only questions within 64 positions of each other are compared. All other
     questions are grouped through these.

@@ -1,7 +1,7 @@
 """Hash the texts of samples, and verify these hashes when judgments and rows are joined by id.
 
-The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are hashed as a JSON list. If a row
-has no texts or a judgment has no hashes, they are joined by id alone.
+The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are hashed as a JSON list. A row
+without texts or a judgment without hashes is joined by id alone.
 """
 
 import json

@@ -128,7 +128,7 @@ class ExcludedQuestions:
         self._results: dict[str, str] = {}
 
     def find(self, question: str) -> str:
-        """Return the file and kind of overlap, such as `test.jsonl: exact 17`, or an empty string if there is none."""
+        """Return the file and kind of overlap, such as `test.jsonl: exact 17`, or an empty string."""
         if question not in self._results:
             copies = ((path, texts.find_question(question)) for path, texts in self._files)
             copy = next(((path, copy) for path, copy in copies if copy is not None), None)

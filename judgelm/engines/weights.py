@@ -135,7 +135,7 @@ def _download(adapter: str) -> Path | None:
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """Return a folder's pickled weight files, unless it contains safetensors."""
+    """Return a folder's pickled weight files, unless the folder contains safetensors."""
     kinds = [pickled for safe, pickled in _KINDS if not any(folder.glob(safe))]
     return [path for pickled in kinds for path in sorted(folder.glob(pickled)) if path.is_file()]
 

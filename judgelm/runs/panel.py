@@ -1,4 +1,4 @@
-"""Panels, which join the runs of several judges on the same samples by ID.
+"""Panels, which combine several judges' runs on the same samples.
 
 The output has one judgment per sample. In `votes`, each run's name is mapped to its verdict, or to None if there is no
 verdict. If there are fewer votes than the quorum, the panel is `undecided`.

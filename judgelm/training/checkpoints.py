@@ -134,7 +134,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def resume_hint(folder: Path) -> str:
-    """Describe what the same command would do after a failure."""
+    """Describe how the same command continues after a failure."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 

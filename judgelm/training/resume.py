@@ -96,7 +96,7 @@ def sharding_of(args: Any) -> str | None:
 
 
 def refuse_finished(judge: Any, args: Any) -> None:
-    """Raise RunError if a finished judge would be overwritten without `overwrite_output_dir`."""
+    """Raise RunError if a finished judge exists, unless `overwrite_output_dir` is set."""
     folder = Path(str(args.output_dir))
     if not judge.overwrite_output_dir and (folder / CARD_NAME).exists():
         raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); {_ANOTHER_FOLDER}")

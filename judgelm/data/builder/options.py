@@ -138,7 +138,7 @@ _MAX_WORKERS = 16
 
 
 def usable_workers(requested: int | str | None) -> int:
-    """Return the requested number of processes, or one per available core, up to 16, for `auto`."""
+    """Return the requested number of processes; `auto` means one per available core, up to 16."""
     if isinstance(requested, int) and requested:
         return requested
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

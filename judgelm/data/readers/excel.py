@@ -122,7 +122,7 @@ def _warn_once(message: str) -> None:
 class _MergedCells:
     """The merged cells of a sheet; only their first row stores the text.
 
-    They are parsed from the end of the sheet's XML, because openpyxl skips them in read-only mode.
+    Merged cells are parsed from the end of the sheet's XML, because openpyxl skips them in read-only mode.
     """
 
     def __init__(self, sheet: Any) -> None:

@@ -172,7 +172,7 @@ RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
 
 
 def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return RM-Bench's nine pairs of a chosen and a rejected style, rejecting pairs of equal texts."""
+    """Return RM-Bench's nine pairs of a chosen and a rejected style, rejecting pairs with equal texts."""
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:

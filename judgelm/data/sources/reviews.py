@@ -129,7 +129,7 @@ def read_results(
 ) -> list[Judgment]:
     """Read judgments from JudgeLM outputs (`pred_text`) or PandaLM's results (`gpt_result`, `pandalm_result`).
 
-    An unparseable reply is a failure `off_grammar`, not a tie.
+    An unparseable reply becomes the failure `off_grammar`, not a tie.
 
     If `parser` fails, `fallback` is used and the reply is marked as `Shown.read_anywhere`. A `score` in the row is the
     teacher's score and is ignored. `hashes` returns the hashes of a row's judged texts.

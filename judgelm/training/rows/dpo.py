@@ -9,8 +9,8 @@ and reference is chosen, and a wrong reply is rejected;
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Reasons are used only if both judgments have one, so that length does not decide the preference. Unparseable replies are
-never swapped.
+Reasons are used only if both judgments have reasons, so that length does not decide the preference. Unparseable replies
+are never swapped.
 """
 
 import json
