@@ -1,4 +1,4 @@
-"""Ray workers that act as a single engine. Each worker runs an engine, and a driver sends requests to all workers."""
+"""Ray workers that act as a single engine. Each worker runs an engine, and a driver distributes requests."""
 
 import os
 from dataclasses import replace
@@ -11,7 +11,7 @@ from judgelm.errors import ConfigError
 
 
 def load_workers(name: str, options: EngineOptions, cluster: RayCluster) -> Engine:
-    """Load an engine on workers that act as a single engine."""
+    """Load an engine on several workers."""
     if name == "openai" and options.engine_args.get("max_cost_usd") is not None:
         raise ConfigError("max_cost_usd is not supported with a cluster; remove one of them")
     if options.device not in ("auto", "cpu", "cuda"):
@@ -39,5 +39,5 @@ def _check_gpus(wanted: int, per_worker: int) -> None:
 
 
 def _absolute(model: str) -> str:
-    """Make a path absolute, because the working directory differs on other machines and in other processes."""
+    """Make a path absolute, because other machines and processes have different working directories."""
     return os.path.abspath(model) if os.path.exists(model) else model

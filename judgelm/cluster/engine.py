@@ -1,11 +1,11 @@
-"""The Ray driver: an engine whose requests are answered by workers.
+"""The Ray driver: an engine that forwards requests to workers.
 
-Each worker has a limit on tokens in flight, which increases while requests finish quickly and decreases while they are
-slow. This limits the work left at the end of the input to a few seconds. Prompts with the same prefix are sent to the
-same worker, which may have it cached.
+Each worker has a limit on tokens in flight. Fast requests increase this limit, and slow requests decrease it. At the
+end of the input, only a few seconds of work are left. Prompts with the same prefix are sent to the same worker, which
+may have cached the prefix.
 
-A lost worker is replaced, and its requests are sent again. Because a request can kill its worker (out of memory, a
-broken kernel), it is sent by itself after two losses, and fails after the third.
+A lost worker is replaced, and its requests are sent again. A request can kill its worker (out of memory, a broken
+kernel). It is therefore sent alone after two losses, and fails after the third loss.
 """
 
 import logging
@@ -44,7 +44,7 @@ _MAX_HOMES = 10_000
 
 
 class RayEngine:
-    """Workers that act as a single engine. In float32, greedy replies are the same as with one worker."""
+    """Workers that act as a single engine. In float32, greedy replies do not depend on the number of workers."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self.supports_grammar = self.supports_images = False  # set when a worker is ready
@@ -62,7 +62,7 @@ class RayEngine:
 
     @classmethod
     def load(cls, name: str, options: EngineOptions, cluster: RayCluster) -> "RayEngine":
-        """Start the workers, and wait until those placed early have loaded. The others join later."""
+        """Start the workers, and wait until the first workers are loaded. The others join later."""
         pool = WorkerPool(name, options, cluster, gpus_each(name, options))
         engine = cls(pool)
         joining_until = 0.0
@@ -78,7 +78,7 @@ class RayEngine:
 
     @property
     def max_in_flight(self) -> int:
-        """Twice the capacity of the workers, so that requests on a hanging node do not block others."""
+        """Twice the capacity of the workers, so that requests on a hanging node do not block other requests."""
         return 2 * (sum(self._max_in_flight.values()) or self._loaded.max_in_flight)
 
     def submit(self, requests: Sequence[Request]) -> None:
@@ -88,7 +88,7 @@ class RayEngine:
     def collect(self, timeout_s: float) -> list[Completion]:
         """Dispatch requests, and wait up to `timeout_s` for a completion.
 
-        New and aborted requests reach a worker after a step of at most `timeout_s`.
+        Workers receive new and aborted requests between steps of at most `timeout_s`.
 
         Raises:
             EngineError: all workers are lost permanently, or their models differ.
@@ -108,10 +108,10 @@ class RayEngine:
         return finished
 
     def progress(self, keys: Iterable[str]) -> Mapping[str, str]:
-        """Return the partial replies to these requests as of the workers' last steps.
+        """Return the partial replies to these requests, as reported after each worker's last step.
 
-        Workers only report a reply after it was requested with this method. The partial reply of a lost worker is kept
-        until another worker starts the request.
+        Workers report a partial reply only after the first call with its key. The partial reply of a lost worker is
+        kept until another worker starts the request.
         """
         keys = set(keys)
         self._watched |= keys
@@ -258,7 +258,7 @@ class _WorkerQueue:
         return task
 
     def adapt(self, task: _Task, waited_s: float) -> None:
-        """Increase the limit after a fast request if it was reached, and decrease it after a slow request."""
+        """After a fast request, increase the limit if it was reached; after a slow request, decrease it."""
         if waited_s > _SOON_S + _SOON_S_PER_REPLY_TOKEN * task.request.sampling.max_tokens:
             self.max_tokens = max(_MIN_TOKENS, self.max_tokens - task.tokens)
         elif 2 * self.tokens > self.max_tokens:
@@ -305,7 +305,7 @@ class Scheduler:
         self._queues[worker] = _WorkerQueue(max_requests)
 
     def add(self, requests: Iterable[Request]) -> None:
-        """Queue requests; those with a prefill come first, because a worker may have it cached."""
+        """Queue requests; requests with a prefill come first, because a worker may have cached it."""
         for request in requests:
             task = _Task(request=request, tokens=_tokens(request), prefix=_prefix(request))
             if request.prompt.prefill:
@@ -349,7 +349,7 @@ class Scheduler:
         return aborted
 
     def lose_worker(self, worker: int, why: str) -> list[Completion]:
-        """Remove a lost worker. Its requests are either sent again before others, or fail."""
+        """Remove a lost worker. Its requests fail, or are sent again before all others."""
         queue = self._queues.pop(worker, None)
         tasks = list(queue.tasks.values()) if queue else []
         for task in tasks:

@@ -16,7 +16,8 @@ class RayCluster:
         workers: None means one per GPU, or one per node if there are no GPUs.
         gpus: number of GPUs to use on this machine with `local`; None means all.
         cores: CPU cores and threads per worker; None means 1 with a GPU, otherwise all cores of the nodes.
-        placing_timeout_s: maximum time to wait for resources for the first worker, or for another after all are lost.
+        placing_timeout_s: maximum time to wait for resources for the first worker, or for a new worker after all
+            workers are lost.
         per_request_failures: whether a rejected request becomes a failed completion, as servers require.
     """
 
@@ -61,7 +62,7 @@ class WorkerPlan:
 
 
 def make_plan(cluster: RayCluster, nodes: Sequence[Node], gpus: int) -> WorkerPlan:
-    """Plan the workers for the live nodes. `gpus` is per worker, and ignored if none of the nodes has GPUs."""
+    """Plan the workers for the live nodes. `gpus` is the number per worker, and is ignored if no node has GPUs."""
     if not nodes:
         raise ConfigError("the cluster has no running nodes; start one with: ray start")
     if gpus and any(node.gpus for node in nodes):

@@ -33,7 +33,7 @@ _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_Z
 
 
 class EngineRefusedError(EngineError):
-    """An engine rejected a request, as all other workers would."""
+    """An engine rejected a request that all workers would reject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Worker:
         self._view: Engine | None = None
 
     def location(self) -> WorkerLocation:
-        """Return the location. Ray replies once the worker is placed."""
+        """Return the location, as soon as Ray has placed the worker."""
         return WorkerLocation(node=platform.node(), pid=os.getpid())
 
     def resolve(self, name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
@@ -125,7 +125,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLost:
-    """A worker was lost. Another one starts under the same number, unless losses are too frequent."""
+    """A worker was lost. Unless losses are too frequent, a new worker replaces it."""
 
     why: str
 
@@ -135,7 +135,7 @@ Event = LoadedEngine | StepResult | WorkerLost
 
 @dataclass(slots=True)
 class _Slot:
-    """Successive workers under one number. `calls` maps unanswered calls to their kinds."""
+    """Successive workers with the same number. `calls` maps pending calls to their kinds."""
 
     actor: Any = None
     calls: dict[Any, str] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class WorkerPool:
         slot.calls[slot.actor.step.remote(aborted, requests, watched, timeout_s)] = "step"
 
     def wait(self, timeout_s: float) -> Iterator[tuple[int, Event]]:
-        """Wait up to `timeout_s` for the first event, and yield events. Raise errors that the user must fix."""
+        """Wait up to `timeout_s` for an event, and yield all events. Raise errors that the user must fix."""
         self._check_places()
         calls = {call: worker for worker, slot in self._slots.items() for call in slot.calls}
         done, _ = ray.wait(list(calls), num_returns=1, timeout=timeout_s)
@@ -323,7 +323,7 @@ class WorkerPool:
 
 
 def _connect(cluster: RayCluster) -> bool:
-    """Join or start Ray. Return True if this run must shut it down."""
+    """Join or start Ray. Return True if this run must shut Ray down."""
     if ray.is_initialized():
         return False
     for name, value in _ENVIRONMENT.items():

@@ -51,8 +51,8 @@ def read_questions(
 ) -> list[Sample]:
     """Read questions from JudgeLM, plain, AlpacaEval, MT-bench, or Arena-Hard rows, as samples without answers.
 
-    If a row has two answers, the question is which one is better. The answers are stored as `pair`, and the winner (A,
-    B, or C for a tie) as the reference.
+    If a row has two answers, the question is which answer is better. The answers are stored as `pair`, and the winner
+    (A, B, or C for a tie) as the reference.
 
     Raises:
         InputError: the file cannot be read or contains no questions.
@@ -131,7 +131,7 @@ class CollectedAnswer(NamedTuple):
 
 
 def read_collected(paths: Iterable[str]) -> dict[str, list[CollectedAnswer]]:
-    """Read answer files, grouped by question. If a model and decoding occur twice, the last row is used.
+    """Read answer files, grouped by question. If a combination of model and decoding is repeated, the last row is used.
 
     AlpacaEval outputs without ids are supported, as are the first turns of MT-bench and Arena-Hard answers.
 
@@ -275,7 +275,7 @@ class PairSampler:
 
     Attributes:
         pairs: maximum number of pairs per question.
-        seed: with the question's id, determines the pairs and the order of the answers.
+        seed: together with the question's id, determines the pairs and the order of the answers.
         same_model: also pair two answers from the same model.
     """
 
@@ -284,7 +284,7 @@ class PairSampler:
     same_model: bool = False
 
     def __call__(self, question_id: str, answers: Sequence[Candidate]) -> list[tuple[Candidate, Candidate]]:
-        """Return up to `pairs` pairs of different texts. Increasing `pairs` only appends pairs."""
+        """Return up to `pairs` pairs of different answers. Increasing `pairs` only appends pairs."""
         rng = random.Random(f"{self.seed}:{question_id}")
         possible = [
             (first, second)
@@ -303,7 +303,7 @@ def pair_rows(
     with_reference: bool = False,
     counts: Counter[str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield JudgeLM rows without scores: the first pair for every question, then the second, and so on.
+    """Yield JudgeLM rows without scores: the first pair for every question, then the second pair, and so on.
 
     Increasing the number of pairs per question only appends rows.
     """
@@ -333,7 +333,7 @@ _UNKNOWN_SET = "not given"
 
 
 class JudgedRow(NamedTuple):
-    """A row to judge and its ground-truth row, or None if the truth is not known."""
+    """A row to judge and its ground-truth row (None if the truth is unknown)."""
 
     row: dict[str, object]
     truth: dict[str, object] | None

@@ -53,7 +53,7 @@ def should_swap(pair: LabelledPair, probability: float, *, seed: int, epoch: int
 
 
 def drop_reference(pair: LabelledPair, probability: float, *, seed: int, epoch: int) -> LabelledPair:
-    """With `probability`, drop the reference and its judgment; otherwise drop the judgment without reference."""
+    """With `probability`, drop the reference and its judgment; otherwise drop the judgment made without it."""
     if pair.referenced is None:
         return pair.without_reference()
     if pair.plain is None or uniform_hash(seed, pair.sample.id, "reference", epoch) >= probability:

@@ -1,4 +1,4 @@
-"""Write row files for `datasets` as JSONL or Parquet. Each file is written completely or not at all."""
+"""Write row files for `datasets` as JSONL or Parquet. Files are written atomically."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ FileFormat = Literal["jsonl", "parquet"]
 class DatasetFiles:
     """Writes files in a folder under temporary names, and renames them together at the end of the `with` block.
 
-    Overwriting one of the `inputs` is an error. `rows` is the number of rows per file name.
+    Overwriting one of the `inputs` is an error. `rows` maps file names to numbers of rows.
     """
 
     def __init__(self, folder: Path, kind: FileFormat, *, inputs: Iterable[str] = ()) -> None:

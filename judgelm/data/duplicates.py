@@ -37,7 +37,7 @@ _NOT_IN_NUMBERS = re.compile(r"[-.,:](?!\d)")
 def normalised(text: str) -> str:
     """Normalise a text: apply NFC, fold case, remove punctuation, and collapse white space.
 
-    Symbols are kept, as are `-`, `.`, `,`, and `:` before a digit: 5 and -5 are different, `!x` and `x` are not.
+    Symbols are kept, as are `-`, `.`, `,`, and `:` before a digit: 5 and -5 are different, but `!x` equals `x`.
     """
     folded = unicodedata.normalize("NFC", text).casefold()
     return " ".join(_NOT_IN_NUMBERS.sub(" ", folded).translate(_PUNCTUATION).split()) or folded.strip()
@@ -104,8 +104,8 @@ def _similarity(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[
 class Duplicates:
     """Finds rows in a stream that duplicate an earlier row.
 
-    Two rows are duplicates if their questions match and both answers match, in either order. A row is compared only
-    with the first earlier row that shares each of its bands. The time per row is therefore constant, but some near
+    Two rows are duplicates if their questions match and both answers match, in either order. For each band, a row is
+    compared only with the first earlier row that shares the band. The time per row is therefore constant, but some near
     duplicates among thousands of similar rows are missed. Memory: about 2 KB per row.
     """
 
@@ -206,10 +206,10 @@ class QuestionGroups:
     """Groups questions that are exact or near duplicates, directly or through other questions.
 
     Add all questions before calling `group`; their order does not matter. A chain of near duplicates forms one group,
-    even if its ends differ. Memory: about 0.8 KB per distinct question.
+    even if its first and last questions differ. Memory: about 0.8 KB per distinct question.
 
-    If more than 64 questions share a band, only questions within 64 positions of each other are compared. The rest are
-    grouped through them.
+    If more than 64 questions share a band, only questions within 64 positions of each other are compared. All other
+    questions are grouped through these.
     """
 
     def __init__(self, *, threshold: float = 0.7, shingle: int = 2, min_words: int = 10) -> None:

@@ -7,7 +7,7 @@ An entry in a YAML file under `generators`; any field of `EngineOptions` is allo
     decodings: [{}, {temperature: 0.7, seed: 1}]
     dtype: bfloat16
 
-The same on the command line: `--generator name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1`.
+The equivalent on the command line: `--generator name=vicuna-7b,model=lmsys/vicuna-7b-v1.5,temperature=0.7,seed=1`.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Hash the texts of samples, and verify these hashes when judgments and rows are joined by id.
 
-The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are hashed as a JSON list. If a row
-has no texts or a judgment has no hashes, they are joined by id alone.
+The hash of a text is the xxh3-64 of its UTF-8 bytes in 16 hex digits; several texts are hashed as a JSON list. A row
+without texts or a judgment without hashes is joined by id alone.
 """
 
 import json
@@ -158,14 +158,14 @@ def match_samples(
     """Return the samples with the answers in the judged order; `name` is the file name used in errors.
 
     Raises:
-        InputError: a judgment and the sample with its id have different texts, or no ids match.
+        InputError: a judgment and a sample with the same id have different texts, or no ids match.
     """
     orders, comparison = judged_orders(judgments, samples, name)
     return dict(samples) | {key: reordered_sample(samples[key], order) for key, order in orders.items()}, comparison
 
 
 def check_same_texts(runs: Mapping[str, Mapping[str, Judgment]]) -> None:
-    """Raise an InputError unless all runs judged the same texts, in the same order, under each id."""
+    """Raise an InputError unless all runs judged the same texts in the same order for each id."""
     first: dict[str, tuple[str, TextHashes]] = {}
     for name, judgments in runs.items():
         shared, different = 0, []

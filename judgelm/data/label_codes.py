@@ -1,7 +1,7 @@
-"""Label codes define what the values in a file's label fields mean; they are validated over the whole file.
+"""Label codes define the meanings of values in a file's label fields, and are validated over the whole file.
 
-Words such as `model_a` are unambiguous. Numbers are not: 0 can mean the first answer, a tie, or the second answer. If
-neither the layout nor the user defines a code, numbers other than 1 and 2 are errors.
+Words such as `model_a` are unambiguous. Numbers are ambiguous: 0 can mean the first answer, a tie, or the second
+answer. If neither the layout nor the user defines a code, numbers other than 1 and 2 are errors.
 """
 
 import json
@@ -54,7 +54,7 @@ JudgeBench and Arena-Hard (`A>B`, `A>>B`), Label Studio (`left`).
 
 
 def label_text(value: object) -> str:
-    """Normalise a label value to lower case and single spaces, and `1.0` to `1`."""
+    """Convert a label value to lower case with single spaces, and `1.0` to `1`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(str(value).split()).casefold()
@@ -162,7 +162,7 @@ class LabelDecoder:
     _unread: dict[str, Counter[str]] = field(default_factory=dict)
 
     def decode(self, row: Row) -> Row:
-        """Return the row with its label values converted to 1, 2 and "tie".
+        """Return the row with its label values converted to 1, 2, and "tie".
 
         Raises:
             LabelCodeError: a number is not in the code. Call `count` for the remaining rows, then raise `error()`.

@@ -113,7 +113,7 @@ def _text(label: Label | None) -> str | None:
 
 
 def scores_of_winner(winner: Winner | None, scores: Sequence[float]) -> tuple[float, float]:
-    """Return a pair's scores, given the scores of a winner, of a loser, and in a tie."""
+    """Return a pair's scores, given the scores for a winner, a loser, and a tie."""
     win, lose, tie = scores
     assert winner is not None, "a pair's label has a winner"
     return {1: (win, lose), 2: (lose, win), "tie": (tie, tie)}[winner]
@@ -149,10 +149,10 @@ def preference_of(label: Label) -> float | None:
 def scores_by_preference(
     preference: float, scale: tuple[float, float] = (1, 10), step: float = 1
 ) -> tuple[float, float]:
-    """Convert a preference p to scores; from 1 to 10, 0 -> 3 9, 0.5 -> 6 6, and 1 -> 9 3.
+    """Convert a preference p to scores; on a scale from 1 to 10: 0 -> 3 9, 0.5 -> 6 6, and 1 -> 9 3.
 
-    The scores are centred on the scale, and their difference is proportional to |2 p - 1|, rounded to whole steps. It
-    is at most two thirds of the scale's width, and at least one step unless p = 0.5.
+    The scores are centred on the scale, and their difference is proportional to |2 p - 1|, rounded to whole steps. The
+    difference is at most two thirds of the scale's width, and at least one step unless p = 0.5.
     """
     low, high = scale
     steps = round((high - low) / step)

@@ -145,8 +145,8 @@ def _as_in_first_row(
 def majority_label(labels: Sequence[Label]) -> Label:
     """Combine the labels of one sample; each label is a vote.
 
-    The winner must have more than half of the votes. Scores and preferences are averaged; they are dropped if any label
-    lacks them or if they contradict the winner.
+    The winner must have more than half of the votes. Scores and preferences are averaged, or dropped if any label lacks
+    them or they contradict the winner.
     """
     votes = tuple(label.winner for label in labels if label.winner is not None)
     winner = majority(votes)

@@ -1,8 +1,8 @@
 """Measure the overlap of test files with training files.
 
-Each distinct test question is counted once: as **exact** (equal after normalisation), else **near** (similar word
-pairs; at least 10 words), else **passage** (a shared sequence of words, 13 by default; Brown et al. 2020, appendix C).
-Answers with at least 10 words are compared by word triples, without passages.
+Each distinct test question is counted under the first kind that applies: **exact** (equal after normalisation),
+**near** (similar word pairs; at least 10 words), or **passage** (a shared sequence of words, 13 by default; Brown et
+al. 2020, appendix C). Answers with at least 10 words are compared by word triples, without passages.
 """
 
 from collections import Counter
@@ -95,7 +95,7 @@ class IndexedTexts:
         return result
 
     def find_question(self, question: str) -> OverlapExample | None:
-        """Return an indexed question that is equal or similar or shares a passage, or None."""
+        """Return an indexed question that is equal, is similar, or shares a passage, or None."""
         copy = _example("question", question, self._questions.find(question))
         if copy is not None:
             return copy
@@ -128,7 +128,7 @@ class ExcludedQuestions:
         self._results: dict[str, str] = {}
 
     def find(self, question: str) -> str:
-        """Return the file and kind of overlap, such as `test.jsonl: exact 17`, or an empty string if there is none."""
+        """Return the file and kind of overlap, such as `test.jsonl: exact 17`, or an empty string."""
         if question not in self._results:
             copies = ((path, texts.find_question(question)) for path, texts in self._files)
             copy = next(((path, copy) for path, copy in copies if copy is not None), None)

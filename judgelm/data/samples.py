@@ -64,7 +64,7 @@ def allows_count(count: int, answers: tuple[int, int | None]) -> bool:
 
 
 def count_range_text(answers: tuple[int, int | None]) -> str:
-    """Return `2 answers`, `1 answer`, `at least 2 answers` or `1 to 3 answers`."""
+    """Return `2 answers`, `1 answer`, `at least 2 answers`, or `1 to 3 answers`."""
     fewest, most = answers
     if most is None:
         return f"at least {fewest} answers"

@@ -1,4 +1,4 @@
-"""Draw seeded samples of a file's rows by a hash of id and seed, so that larger samples contain the smaller ones.
+"""Draw seeded samples of a file's rows by a hash of id and seed, so that larger samples contain smaller samples.
 
 Source: Self-Reference and SSR-Judge (100 questions per MMLU-Pro category); QA-Judge, section 3 (about 1,000 questions
 per data set).

@@ -378,7 +378,7 @@ class _NameReader:
     def _side(self, match: re.Match[str]) -> _Reading:
         """Classify "former" and "latter". They are not changed, because the names before them are swapped in place.
 
-        If fewer than two names precede, "the latter answer" means the answer that is shown last.
+        After fewer than two names, "the latter answer" means the answer shown last.
         """
         if len({_position_of(name) for name in self.names}) > 1:
             return "plain"

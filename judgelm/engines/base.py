@@ -45,7 +45,7 @@ class Engine(Protocol):
         ...
 
     def abort(self, keys: Iterable[str]) -> None:
-        """Cancel requests. They do not produce completions."""
+        """Cancel requests. Cancelled requests do not produce completions."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None:
-        """Release all resources. Safe to call more than once."""
+        """Release all resources. Repeated calls have no effect."""
         ...
 
 
@@ -70,7 +70,7 @@ class HoldsAdapters(Protocol):
         ...
 
     def unload_adapter(self, adapter: str) -> bool:
-        """Unload an adapter. Return False if requests in flight still use it."""
+        """Unload an adapter. Return False if requests in flight still use the adapter."""
         ...
 
 
@@ -108,4 +108,4 @@ class EngineOptions:
 
 
 class ImageError(Exception):
-    """Raised for unreadable images. Only requests that contain the image fail."""
+    """Raised for unreadable images. Only requests with that image fail."""

@@ -36,7 +36,7 @@ def check_engine(name: str) -> None:
 
 
 def resolve_options(name: str, options: EngineOptions) -> tuple[EngineOptions, str]:
-    """Resolve `dtype: auto` once for all workers. Also return a note, which may be empty."""
+    """Resolve `dtype: auto` once for all workers. Return the options and a note (may be empty)."""
     missing = ""
     if name == "auto":
         name, reason = choose_engine()

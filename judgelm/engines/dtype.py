@@ -1,7 +1,7 @@
-"""Resolve `--dtype auto`. The default is the checkpoint's own dtype.
+"""Resolve `--dtype auto`. The default is the checkpoint's dtype.
 
-On CUDA devices, float32 checkpoints run in bfloat16. On CPUs, judgelm benchmarks matrix products. It uses float32 if
-16-bit products are clearly slower and the float32 weights fit in memory.
+On CUDA devices, float32 checkpoints run in bfloat16. On CPUs, judgelm benchmarks matrix products. judgelm uses float32
+if 16-bit products are clearly slower and the float32 weights fit in memory.
 """
 
 import time
@@ -76,7 +76,7 @@ def resolve_dtype(
 
 
 def requested_dtype(dtype: str, flags: frozenset[str], measure: Callable[[], Mapping[str, float]]) -> DtypeChoice:
-    """Return the requested dtype, with a note if emulation on this CPU makes it slow."""
+    """Return the requested dtype, with a note if it is slow because this CPU emulates it."""
     if dtype not in _FLAGS or not flags or flags & _FLAGS[dtype]:
         return DtypeChoice(dtype=dtype)
     finding = slowness(dtype, measure(), flags)
@@ -115,7 +115,7 @@ def choose_cpu_dtype(
 
 
 def slowness(dtype: str, seconds: Mapping[str, float], flags: frozenset[str]) -> str:
-    """Describe the slowdown relative to float32, if it is large."""
+    """Describe the slowdown relative to float32, if significant."""
     slower = seconds[dtype] / seconds["float32"]
     if slower < _MIN_SPEEDUP:
         return ""

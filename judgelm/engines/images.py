@@ -120,7 +120,7 @@ class Vision:
         return int(self._processor.image_token_id)
 
     def text_of(self, image: str) -> str:
-        """Return the image's text in the prompt."""
+        """Return the text that represents the image in the prompt."""
         return self.process(image).text
 
     def _process(self, image: str) -> ProcessedImage:

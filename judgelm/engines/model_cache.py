@@ -12,5 +12,5 @@ def cache_root() -> Path:
 
 
 def gguf_folder(sha256: str) -> Path:
-    """Return the folder for a converted GGUF file. If it exists, it is complete."""
+    """Return the folder for a converted GGUF file. An existing folder is always complete."""
     return cache_root() / "gguf" / sha256

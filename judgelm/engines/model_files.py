@@ -167,7 +167,7 @@ def _source_options(options: EngineOptions) -> dict[str, Any]:
 
 
 def load_tokenizer(base: str, adapter: str | None, options: EngineOptions) -> Any:
-    """Load the fast tokenizer, preferring the adapter's."""
+    """Load the fast tokenizer, preferring the adapter's tokenizer."""
     source = adapter if adapter and has_tokenizer(adapter) else base
     if Path(source).is_dir() and not has_tokenizer(source):
         raise ModelError(f"{source}: no tokenizer found in this folder; copy tokenizer.json from the base model")

@@ -5,7 +5,7 @@ import os
 
 
 def release_openmp_threads() -> None:
-    """Stop the calling thread's OpenMP threads. The next torch operation starts new ones.
+    """Stop the calling thread's OpenMP threads. The next torch operation starts new threads.
 
     With more threads than cores, GNU OpenMP slows down forward passes by up to 30 %.
     """

@@ -33,7 +33,7 @@ class ScriptedEngine:
 
     Args:
         script: a function that returns the reply to a prompt, or a mapping from `question|answer|answer` (with a
-            reference, `question|reference|answer|answer`) to the reply. The key `*` matches all other prompts. If it
+            reference, `question|reference|answer|answer`) to the reply. The key `*` matches all other prompts. If `*`
             is the only key and the reply starts with scores (`8 6`), the number of scores is adapted to the candidates.
         max_in_flight: see `Engine`.
     """

@@ -30,7 +30,7 @@ class EngineView:
         return self._engine.max_in_flight
 
     def close(self) -> None:
-        """Do nothing. The owner closes the engine."""
+        """Do nothing; the owner closes the engine."""
 
 
 class PerRequestFailures(EngineView):

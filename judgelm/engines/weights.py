@@ -47,7 +47,7 @@ def first_not_finite(weights: Iterable[tuple[str, torch.Tensor]]) -> str | None:
 
 
 def all_parameters(config: Any, *, trust_remote_code: bool = False) -> int | None:
-    """Count the parameters. Shared parameters count once. Return None if the model type is unknown."""
+    """Count the parameters. Shared parameters are counted once. Return None if the model type is unknown."""
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         build: Any = kind.from_config  # untyped in transformers
         try:
@@ -64,7 +64,7 @@ class AdapterVocabulary:
     """The embeddings in an adapter's weights.
 
     Attributes:
-        rows: vocabulary size in training, by layer.
+        rows: vocabulary size during training, by layer.
         saved: layers whose full embeddings are saved.
     """
 
@@ -135,7 +135,7 @@ def _download(adapter: str) -> Path | None:
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """Return a folder's pickled weight files, unless it contains safetensors."""
+    """Return a folder's pickled weight files, unless the folder contains safetensors."""
     kinds = [pickled for safe, pickled in _KINDS if not any(folder.glob(safe))]
     return [path for pickled in kinds for path in sorted(folder.glob(pickled)) if path.is_file()]
 

@@ -1,4 +1,4 @@
-"""Rewards from a judge, in [0, 1] except for reward models. Answers without a verdict get None, never 0."""
+"""Compute rewards in [0, 1], except for reward models. An answer without a verdict gets the reward None, never 0."""
 
 import hashlib
 import queue
@@ -58,11 +58,11 @@ class AnswerRewards:
     as 0.
 
     Args:
-        judge: you must close it yourself.
+        judge: must be closed by the caller.
         method: `reference`: P(better than the reference answer). `group`: P(better), averaged over the other answers to
-            the same question; identical answers count as 0.5. `score`: the expected score or grade, or P(yes), scaled
-            to [0, 1]; for reward models, the raw reward. `checklist`: the weighted share of criteria met, clipped to
-            [0, 1] (Rubrics as Rewards, Gunjal et al. 2025).
+            the same question; an identical answer counts as 0.5. `score`: the expected score or grade, or P(yes),
+            scaled to [0, 1]; for reward models, the raw reward. `checklist`: the weighted share of criteria met,
+            clipped to [0, 1] (Rubrics as Rewards, Gunjal et al. 2025).
 
     Raises:
         ConfigError: The method is unknown, or the judge does not support it.
@@ -89,7 +89,7 @@ class AnswerRewards:
             return judge.mode(name, **options)
 
     def __call__(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
-        """Return one reward per answer. Pass all answers of a group in the same call."""
+        """Return one reward per answer. Pass all answers in a group together."""
         if self.method in ALONE:
             known = {index: self.sample(answer) for index, answer in enumerate(answers)}
             samples = {index: sample for index, sample in known.items() if sample is not None}

@@ -1,9 +1,7 @@
 """Use judges as `reward_funcs=` in TRL trainers (GRPO, RLOO).
 
-from judgelm import Judge
-from judgelm.rewards.trl import JudgeReward
-reward = JudgeReward(Judge("small-judge"), "reference")
-trainer = GRPOTrainer(model, reward_funcs=[reward], ...)
+from judgelm import Judge from judgelm.rewards.trl import JudgeReward reward = JudgeReward(Judge("small-judge"),
+"reference") trainer = GRPOTrainer(model, reward_funcs=[reward], ...)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +24,7 @@ class JudgeReward:
     Completions with a None reward get no advantage. The share of None rewards is logged as `judge_failures`.
 
     Args:
-        judge: you must close it yourself.
+        judge: must be closed by the caller.
         method: see `AnswerRewards`.
         question: column with the question. If the column is missing, the prompt or its user message is used.
         reference: column with the reference answer; required for `reference`.

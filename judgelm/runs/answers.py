@@ -34,7 +34,7 @@ def collect(
     overwrite: bool = False,
     on_answer: Callable[[AnswerStats], None] = lambda stats: None,
 ) -> AnswerStats:
-    """Generate the answers of one model.
+    """Generate one model's answers.
 
     Each finished answer is written to disk immediately, and a rerun resumes.
     """
@@ -137,7 +137,7 @@ _ANSWER_FIELDS = frozenset({"id", "question_id", "decoding_method", "text"})
 def read_self_answers(path: str) -> SelfAnswers:
     """Load the judge's own answers from a run file or from the output of `judgelm data answers`.
 
-    Answers from `judgelm data answers` are grouped by question and sorted by seed, without failures.
+    Answers from `judgelm data answers` are grouped by question and sorted by seed; failures are skipped.
     """
     answers: dict[str, list[dict[str, Any]]] = {}
     questions: dict[str, str] = {}

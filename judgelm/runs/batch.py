@@ -50,7 +50,7 @@ class BatchJob:
         inputs: files, folders, or patterns, or two AlpacaEval output files. Use `-` for standard input.
         out: file for the judgments. Use `-` for standard output, without a manifest or resuming.
         parts: maps an input sample to the samples to judge.
-        fingerprint: additional entries besides model, mode, and input.
+        fingerprint: entries in addition to model, mode, and input.
     """
 
     inputs: tuple[str, ...]
@@ -86,7 +86,7 @@ def run_batch(job: BatchJob, mode: BatchMode, engine: Engine, *, load_s: float =
 
     Raises:
         InputError: the input cannot be read. Samples before the error are judged.
-        RunError: the output cannot be written, or it contains judgments from another run or of different texts.
+        RunError: the output cannot be written, or contains judgments from another run or for different texts.
     """
     stats = RunStats(load_s=load_s)
     files_read = files_of_job(job)
@@ -142,7 +142,7 @@ def _judged(
 
 
 def run_engine(job: BatchJob, engine: str) -> str:
-    """Return the engine for a job. If it is `auto`, a resumed run keeps its engine."""
+    """Return the engine for a job. With `auto`, a resumed run keeps its engine."""
     if engine != "auto" or job.out == "-" or job.overwrite:
         return engine
     earlier = recorded(Path(job.out), "engine")
@@ -150,7 +150,7 @@ def run_engine(job: BatchJob, engine: str) -> str:
 
 
 def run_dtype(job: BatchJob, dtype: str, engine: str) -> str:
-    """Return the dtype for a job. If it is `auto`, a resumed run keeps its dtype."""
+    """Return the dtype for a job. With `auto`, a resumed run keeps its dtype."""
     if dtype != "auto" or engine not in MODEL_ENGINES or job.out == "-" or job.overwrite:
         return dtype
     return recorded(Path(job.out), "dtype") or dtype
@@ -182,7 +182,8 @@ def input_samples(job: BatchJob, answers: tuple[int, int] | None = (2, 2)) -> Sa
 def check_joins(job: BatchJob) -> list[str]:
     """Check that the references and the judge's answers match the input's IDs.
 
-    Returns a note for each file that lacks some IDs. Raises InputError if a file lacks all IDs. Pipes are not checked.
+    Returns a note for each file that lacks some IDs. Raises InputError if a file contains none of the IDs. Pipes are
+    not checked.
     """
     if any(map(is_stream, job.inputs)) or not (job.references or job.self_answers):
         return []
@@ -276,7 +277,7 @@ def _until_broken(samples: Iterable[Sample | None], broken: list[InputError]) ->
 
 
 def prefetch(samples: Iterable[Sample], *, hold: int) -> Iterator[Sample | None]:
-    """Read samples from a pipe in a background thread, at most `hold` ahead.
+    """Read samples from a pipe in a background thread, buffering up to `hold` samples.
 
     Yields None while no sample is available.
     """

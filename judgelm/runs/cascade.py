@@ -123,7 +123,7 @@ def has_probabilities(judgment: Judgment) -> bool:
 
 
 def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
-    """Join both runs in the output file without rewriting existing judgments."""
+    """Merge both runs into the output file without rewriting existing judgments."""
     manifests = [_manifest(path) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
     counts = CascadeStats()

@@ -1,7 +1,7 @@
-"""Panels, which join the runs of several judges on the same samples by ID.
+"""Panels, which combine several judges' runs on the same samples.
 
-The output has one judgment per sample. Its `votes` map the names of runs to verdicts, or to None if the judge failed or
-has no judgment. If there are fewer votes than the quorum, the panel is `undecided`.
+The output has one judgment per sample. In `votes`, each run's name is mapped to its verdict, or to None if there is no
+verdict. If there are fewer votes than the quorum, the panel is `undecided`.
 
 Source: Play Favorites, section 7.
 """
@@ -32,8 +32,8 @@ class Panel:
     Attributes:
         runs: two or more run files. Each judge is named after its file.
         rule: `vote` counts verdicts; `mean` compares mean scores.
-        families: names of judges or models, keyed by family. A family's judges are combined first and count as one. All
-            other judges count separately.
+        families: names of judges or models, keyed by family. A family's judges are combined first and count as one
+            judge. All other judges count separately.
         quorum: minimum number of families with a verdict; None means more than half.
     """
 
@@ -90,7 +90,7 @@ class Panel:
 
 
 def aggregate(panel: Panel) -> tuple[RunStats, PanelStats]:
-    """Join all runs in the output file without rewriting existing judgments."""
+    """Merge all runs into the output file without rewriting existing judgments."""
     by_sample = _judgments_by_sample(panel)
     counts = PanelStats(judges={name: PanelJudgeStats(family=panel.family_of[name]) for name in panel.names})
     inputs = [manifest["fingerprint"].get("input", []) for manifest in panel.manifests.values()]

@@ -1,6 +1,6 @@
-"""Stop engine processes that were left behind by a killed run.
+"""Stop engine processes left behind by a killed run.
 
-A run marks its environment before it starts other programs. The next run with the same output finds them by this mark.
+A run marks its environment before it starts other programs. The next run with the same output finds marked programs.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def children(out: str) -> list[int]:
 
 
 def end_orphans(out: str, grace_s: float = 5.0) -> list[int]:
-    """Stop processes left by earlier runs of `out` with SIGTERM, then SIGKILL after `grace_s`. Return their IDs."""
+    """Send SIGTERM, then SIGKILL after `grace_s`, to processes left by earlier runs of `out`. Return their IDs."""
     run = _run_id(out)
     orphans = [process for process, mark in _marked() if _is_orphan(process.pid, mark, run)]
     _end(orphans, grace_s)
@@ -58,7 +58,7 @@ def _is_orphan(pid: int, mark: str, run: str) -> bool:
     if name != run or not parent.isdigit():
         return False
     try:
-        # read both times now so that they are relative to the same boot time
+        # read both times now, because they must be relative to the same boot time
         started, parent_started = (psutil.Process(process).create_time() for process in (pid, int(parent)))
         return not _lives(psutil.Process(int(parent))) or parent_started > started + _CLOCK_S
     except psutil.NoSuchProcess:

@@ -32,8 +32,8 @@ class JudgmentImport:
     Attributes:
         files: published files; for a folder, its Parquet files.
         judge: the judge to import if the files contain several judges, otherwise the judge's name.
-        id_template: template for IDs from fields of the published rows, such as `faireval-{question_id}`. None uses
-            the IDs of `judgelm data import`.
+        id_template: template for IDs from fields of the published rows, such as `faireval-{question_id}`. By default,
+            use the IDs assigned by `judgelm data import`.
         rows: a file of pairs. Judgments get the IDs of rows with the same texts.
     """
 
@@ -48,7 +48,7 @@ class JudgmentImport:
 
 @dataclass(slots=True, kw_only=True)
 class JudgmentImportResult:
-    """The result of an import. `rejects` contains unusable rows and repeated judgments of an ID."""
+    """The result of an import. `rejects` contains unusable rows and repeated judgments for an ID."""
 
     source: Source
     judge: str
@@ -150,7 +150,7 @@ def _renamed(published: PublishedJudgment, sample_id: str) -> PublishedJudgment:
 def _unique(
     judgments: Iterable[PublishedJudgment], rejects: list[Reject], source: Source
 ) -> Iterator[PublishedJudgment]:
-    """Repeated content IDs get a suffix such as `-2`, as when rows are imported."""
+    """Repeated content IDs get a suffix such as `-2`, as in imported rows."""
     seen: dict[str, str] = {}
     copies: Counter[str] = Counter()
     for each in judgments:
@@ -173,7 +173,7 @@ def _reject(published: PublishedJudgment, reason: str) -> Reject:
 
 
 def runs_of(source: Source) -> PublishedRuns:
-    """Return the description of how the source publishes judgments."""
+    """Return the format of the source's published judgments."""
     assert source.runs is not None
     return source.runs
 

@@ -23,10 +23,10 @@ def row_names(reading: Reading) -> dict[str, Any]:
 
 
 def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str | None = None) -> tuple[Reading, str]:
-    """Return how to read a file of judged rows or labels, and a note about names taken from the runs.
+    """Return options for reading judged rows or labels, and a note about names taken from the runs.
 
-    The user's names take precedence. Recorded columns are used if the file has them, and a recorded sheet if the file
-    has the same name as the judged file. `other` is a second file to which the user's names may also apply.
+    The user's names take precedence. Recorded columns are used if the file has them. A recorded sheet is used if the
+    file has the judged file's name. `other` is a second file to which the user's names may also apply.
     """
     prints = [each for run in runs for each in _fingerprints(_fingerprint_of(run))]
     sheet = _sheet_of(path, given, prints, strict=other is None)
@@ -55,7 +55,7 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
 
 
 def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *, strict: bool) -> str | None:
-    """`strict` uses the user's sheet for any file type."""
+    """If `strict` is set, use the user's sheet for any file type."""
     if given.sheet is not None:
         return given.sheet if strict or _is_workbook(path) else None
     name = Path(path).name
@@ -91,7 +91,7 @@ def _is_workbook(path: str) -> bool:
 
 
 def _fields(path: str, sheet: str | None, sought: Collection[str]) -> set[str]:
-    """`sought` helps to tell the header of a table from a title above it."""
+    """`sought` helps to distinguish a table's header from a title above it."""
     rows = (row for row in read_rows(path, known=sought, sheet=sheet) if isinstance(row, Row))
     return {_folded(name) for row in islice(rows, _LOOKED_AT) for name in row.data}
 

@@ -49,7 +49,7 @@ def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: l
 
 
 def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model, engine, mode, versions, and machine behind a run's judgments."""
+    """Return the model, engine, mode, versions, and machine of a run."""
     return {
         "judgelm": VERSION,
         **described,
@@ -100,7 +100,7 @@ def _sha_of_beginning(path: str, size: int) -> str:
 
 
 def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], inputs: list[str]) -> None:
-    """Raise RunError if two fingerprints differ, unless the input has only grown."""
+    """Raise RunError if two fingerprints differ, unless rows were only appended to the input."""
     changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
     if not changed or (changed == ["input"] and _has_grown(before["input"], now["input"], inputs)):
         return
@@ -110,7 +110,7 @@ def check_same_run(out: Path, before: dict[str, Any], now: dict[str, Any], input
 
 
 def differences(key: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
-    """Yield the key, old value, and new value wherever two fingerprints differ."""
+    """Yield the key, old value, and new value of each difference between two fingerprints."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in sorted({*before, *now}):
             yield from differences(f"{key}.{name}".strip("."), before.get(name), now.get(name))
@@ -174,7 +174,7 @@ def read_judgments(path: str | Path) -> dict[str, Judgment]:
 
 
 def check_texts_of_id(path: str | Path, before: Judgment, judgment: Judgment) -> None:
-    """Raise InputError if two judgments with the same ID are of different texts."""
+    """Raise InputError if two judgments with the same ID are for different texts."""
     if before.hashes != judgment.hashes and None not in (before.hashes, judgment.hashes):
         raise InputError(f"{path}: id {shown_id(before.sample_id)} has judgments of different texts; use a new file")
 
@@ -233,7 +233,7 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
 
 
 def recorded_input(out: Path, name: str | None = None) -> Path | None:
-    """Return the path of a run's first or named input if it is next to the output and unchanged."""
+    """Return the path of an input (by default, the first) if it is unchanged and next to the output."""
     try:
         manifest = read_manifest(out)
     except RunError:
@@ -249,7 +249,7 @@ def recorded_input(out: Path, name: str | None = None) -> Path | None:
 def recorded(out: Path, field: Literal["engine", "dtype"]) -> str | None:
     """Return the engine or dtype of an existing run, or None if there is no run.
 
-    A run keeps both on every machine, so `auto` is resolved only once.
+    A run keeps its engine and dtype on every machine, so `auto` is resolved only once.
     """
     manifest = read_manifest(out)
     if manifest is None:
@@ -269,7 +269,7 @@ class FinishedIds:
     def __init__(self, out: Path | None = None, retry: Retry = "engine") -> None:
         self._out = out
         ids, digests, outcomes = array("q"), array("Q"), array("H")
-        codes = [""]  # outcomes are indices into this list; 0 means success
+        codes = [""]  # outcomes are indices in this list; 0 means success
         rows = read_jsonl(out) if out is not None and out.is_file() else ()  # a pipe cannot be read twice
         for line, row in rows:
             ids.append(hash(_id_of(str(out), line, row)))

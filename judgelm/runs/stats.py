@@ -40,7 +40,7 @@ class RunStats(SessionStats):
         reasons_incomplete: truncated reasons, and reasons about answers that were truncated further.
         parts_failed: unparseable replies in judgments that have a verdict.
         mostly_unassigned: judgments without a probability, because score lines make up less than half of the total.
-        unassigned: total probability of other replies.
+        unassigned: total probability of replies without a verdict.
     """
 
     judged: int = 0
@@ -128,7 +128,7 @@ class RunStats(SessionStats):
 
     @property
     def mean_unassigned(self) -> float | None:
-        """Mean probability of other replies, or None if there are no distributions."""
+        """Mean probability of replies without a verdict, or None if there are no distributions."""
         return self.unassigned / self.distributions if self.distributions else None
 
     @property
@@ -153,7 +153,7 @@ class RunStats(SessionStats):
 
 @dataclass(slots=True, kw_only=True)
 class AnswerStats(SessionStats):
-    """Statistics on the answers of one model.
+    """Statistics on one model's answers.
 
     Attributes:
         no_final_answer: replies without a final answer, for tasks that require one.
@@ -189,8 +189,8 @@ class CascadeStats:
     """Statistics of a cascade.
 
     Attributes:
-        passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of them.
-        compared: pairs with verdicts from both judges; `changed` counts those with different winners.
+        passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of these pairs.
+        compared: pairs with verdicts from both judges; `changed` counts pairs with different winners.
         mended: pairs that only the large judge could decide.
     """
 
@@ -211,7 +211,7 @@ class PanelJudgeStats:
 
     Attributes:
         missing: samples that are not in the judge's run.
-        same: verdicts that match the panel's.
+        same: verdicts equal to the panel's verdict.
     """
 
     family: str

@@ -55,7 +55,7 @@ class StoredJudgments(Mapping[str, Judgment]):
 
 
 class Compaction:
-    """Removes texts and hashes from judgments and shares equal parts. Thinking is replaced by as many spaces."""
+    """Removes texts and hashes from judgments and shares equal parts. Thinking is replaced by equally many spaces."""
 
     def __init__(self) -> None:
         self._parts: dict[Hashable, Hashable] = {}
@@ -94,7 +94,7 @@ class Compaction:
         )
 
     def _same(self, part: Part, kind: Hashable = None) -> Part:
-        """Return the first equal part. `kind` distinguishes equal values of different types (1 and 1.0)."""
+        """Return the first part equal to this one. `kind` distinguishes equal values of different types (1 and 1.0)."""
         return self._parts.setdefault((part, kind), part)  # type: ignore[return-value]
 
 

@@ -104,7 +104,7 @@ def _usd_of(counted: Mapping[str, Any], prices: Prices) -> float:
 
 
 def token_counter(tokenizer: str | None, characters_per_token: float) -> Callable[[str], float]:
-    """Return a function that counts tokens with a tokenizer, or estimates them from the length if there is none."""
+    """Return a function that counts tokens with a tokenizer, or estimates the count from the text length."""
     if tokenizer is None:
         return lambda text: len(text) / characters_per_token
     from judgelm.engines.model_files import load_tokenizer  # importing transformers takes seconds
@@ -123,14 +123,14 @@ class TeacherPrompts:
     """Creates the prompts for each pair.
 
     Attributes:
-        reference: whether to judge without the reference, with it (only pairs that have one), or both.
+        reference: whether to judge without the reference, with the reference (if there is one), or both ways.
     """
 
     reference: ReferenceUse = "without"
     both_orders: bool = False
 
     def readings(self, sample: Sample) -> tuple[bool, ...]:
-        """Return which prompts to create: False without the reference, True with it."""
+        """Return False for a prompt without the reference, and True for a prompt with the reference."""
         requested = {"without": (False,), "with": (True,), "both": (False, True)}[self.reference]
         return requested if sample.reference is not None else tuple(each for each in requested if not each)
 
@@ -162,7 +162,7 @@ def prompt_id(pair: str, *, with_reference: bool = False, swapped: bool = False)
 class RowWriter:
     """Builds JudgeLM rows from pairs and replies; `counts` is the number of pairs per outcome.
 
-    `drop_disagreeing` drops a judgment if the orders disagree on the winner or if one of them failed.
+    `drop_disagreeing` drops a judgment if the orders disagree on the winner or one order failed.
     """
 
     def __init__(self, prompts: TeacherPrompts, replies: StoredJudgments, *, drop_disagreeing: bool = False) -> None:

@@ -68,7 +68,7 @@ def best_attention(generation: int | None, installed: Collection[int], *, half: 
 
 
 def named_attention(requested: str, installed: Collection[int], *, kernels: bool) -> Attention:
-    """Return the requested attention, with a note if transformers has to download it."""
+    """Return the requested implementation, with a note if transformers has to download it."""
     version, note = requested.removeprefix("flash_attention_"), ""
     if "/" in requested:
         note = ", a kernel from the hub"

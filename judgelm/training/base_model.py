@@ -85,7 +85,7 @@ def with_adapter(model: Any, base: ModelConfig, judge: JudgeArguments) -> tuple[
 
 
 def drop_sampling(model: Any) -> None:
-    """Replace a generation config that cannot be saved with a greedy one.
+    """If the generation config cannot be saved, use greedy decoding instead.
 
     Vicuna v1.5 sets a temperature without `do_sample`, which transformers 5.x accepts when loading but not when saving.
     """

@@ -54,7 +54,7 @@ class CheckpointCallback(TrainerCallback):
         self._settings = settings
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Take over `save_total_limit` from the trainer."""
+        """Enforce `save_total_limit` instead of the trainer."""
         self.limit, args.save_total_limit = args.save_total_limit, None
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -134,7 +134,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def resume_hint(folder: Path) -> str:
-    """Describe what the same command would do after a failure."""
+    """Describe how the same command continues after a failure."""
     whole = next((path for path in checkpoints_in(folder) if not flaw_of(path)), None)
     return f"resumes from {whole}" if whole else "starts over"
 

@@ -60,7 +60,7 @@ def check_dpo_arguments(judge: DPOArguments, dpo: DPOConfig) -> None:
 def load_reference_model(base: ModelConfig, args: DPOConfig, attention: Attention) -> Any:
     """Load a frozen copy of the judge as the reference model.
 
-    Return None for an adapter, or for precomputed log-probabilities without FSDP; TRL 1.16 then does not need it.
+    Return None if TRL 1.16 does not need it: for an adapter, or for precomputed log-probabilities without FSDP.
     """
     sharded = args.distributed_state.distributed_type == DistributedType.FSDP
     if base.use_peft or (args.precompute_ref_log_probs and not sharded):

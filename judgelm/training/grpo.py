@@ -67,7 +67,7 @@ def read_form(text: str, *, ended: bool, min_letters: int) -> Literal[1, 2] | Un
 
 
 def both_orders_right(attempts: Sequence[Attempt]) -> list[float | None]:
-    """Return 0 for wrong attempts, otherwise the share of right attempts in the other order (None if it has none)."""
+    """Return 0 for wrong attempts, otherwise the other order's share of right attempts (None if there are none)."""
     groups: dict[tuple[int, int], list[bool]] = defaultdict(list)
     for attempt in attempts:
         groups[attempt.pair, attempt.order].append(attempt.right)
@@ -87,7 +87,7 @@ _SOFT_SHARE = 0.75
 
 @dataclass(kw_only=True)
 class GRPOArguments(JudgeArguments):
-    """Arguments for `train/grpo.py`. It takes the same rows as `train/preference.py`, but without ties."""
+    """Arguments for `train/grpo.py`. The rows are as for `train/preference.py`, but without ties."""
 
     template: str = argument("Prompt template: reasoned-chat or reasoned-compact.", default="reasoned-chat")
     swap_prob: float = argument("Has no effect, because each pair is always shown in both orders.", default=0.0)
@@ -122,7 +122,7 @@ class VerdictRewards:
         best: list[int],
         **_: Any,
     ) -> list[float | None]:
-        """Return the first reward term. Replies to the other order may be on other processes."""
+        """Return the first reward term. Replies for the other order may be on other processes."""
         own = []
         for text, ids, pair_number, shown, better in zip(completions, completion_ids, pair, order, best, strict=True):
             verdict = self._read(text, ids)
@@ -160,7 +160,7 @@ class _RewardedVerdicts(GRPOTrainer):
         self._truncator = Truncator(FastTokenizer(self.processing_class), window)
 
     def _tokenize_prompts(self, prompts: list[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
-        """Tokenize prompts the way the engines do; TRL would repeat a chat's first token."""
+        """Tokenise prompts like the engines; TRL would repeat a chat's first token."""
         return [self._truncator.encode(prompt, chat=self._chat) for prompt in prompts], None, {}
 
     def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
@@ -271,7 +271,7 @@ class JudgeGRPOConfig(PrecisionMixin, GRPOConfig):  # type: ignore[misc]  # unty
     )
 
     def __post_init__(self) -> None:
-        """Choose the generator, and set an eval batch size that TRL accepts."""
+        """Choose the generation backend, and set an eval batch size that TRL accepts."""
         self.per_device_eval_batch_size = self.num_generations or self.per_device_eval_batch_size
         super().__post_init__()
         if self.use_vllm is None:
@@ -285,7 +285,7 @@ def installed_vllm() -> str | None:
 
 
 def vllm_fault(installed: str | None) -> str | None:
-    """Return the reason TRL does not support this vLLM version, or None if it does."""
+    """Return the reason TRL does not support this vLLM version, or None."""
     [supported] = [each.specifier for each in extra_requirements("vllm", "trl") if each.name == "vllm"]
     if installed is not None and supported.contains(installed, prereleases=True):
         return None

@@ -1,7 +1,7 @@
 """Handle interrupted runs: signals and out-of-memory errors.
 
-Signals must reach a training process. `accelerate launch` forwards only SIGTERM, and only in multi-process runs. It
-then kills the processes after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30).
+Send signals to a training process, because `accelerate launch` forwards only SIGTERM, and only in multi-process runs.
+It then kills the processes after TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds (default 30).
 """
 
 import contextlib

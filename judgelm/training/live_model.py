@@ -13,10 +13,10 @@ from judgelm.errors import EngineError
 
 
 class LiveModel:
-    """Gives a model in training the interface that the transformers engine requires.
+    """Adapts a model that is being trained to the transformers engine's interface.
 
     If the weights are sharded (`in_step`), each forward pass needs all processes, so finished processes run idle passes
-    until all are done.
+    until all processes are done.
     """
 
     def __init__(self, model: Any, forward: Callable[..., Any], *, device: torch.device, in_step: bool) -> None:

@@ -157,7 +157,7 @@ def _frozen_bytes(model: ModelSizes, setup: TrainingSetup, width: int) -> tuple[
 
 
 def _zero_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: Sharding) -> GpuMemory:
-    """Like DeepSpeed's estimators, count 16- and 32-bit gradients for ZeRO-2, but only 32-bit ones for ZeRO-3."""
+    """Like DeepSpeed's estimators, count 16- and 32-bit gradients for ZeRO-2, but only 32-bit gradients for ZeRO-3."""
     width, trained = setup.compute_bytes, model.adapter if setup.lora else model.total
     base, quantised = _frozen_bytes(model, setup, width)
     held = base + (width * model.adapter if setup.lora else 0)
@@ -191,8 +191,8 @@ def _torch_states(model: ModelSizes, setup: TrainingSetup, gpus: int, sharding: 
 def _activations(model: ModelSizes, setup: TrainingSetup, sharding: Sharding) -> tuple[int, int]:
     """Return the bytes kept between the forward and backward passes, and the bytes of the recomputed block.
 
-    A block keeps the input and the normalised and scaled outputs of both norms; queries, keys, values, and attention
-    output; and the gate, its activation, the up projection, and their product.
+    In a block, attention keeps queries, keys, values, and its output; the MLP keeps the gate, its activation, the up
+    projection, and the product. Both norms keep their input and their normalised and scaled outputs.
     """
     width, tokens = setup.compute_bytes, setup.micro_batch * setup.prompts * setup.window
     mixed = sharding == "ddp" and setup.weight_bytes > width  # autocast keeps the residual stream in float32

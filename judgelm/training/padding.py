@@ -12,7 +12,8 @@ from judgelm.errors import ConfigError
 def settle_padding(model: Any, args: Any, *, trees: bool = False) -> str:
     """Decide whether to concatenate rows instead of padding them, set up the attention, and describe the layout.
 
-    judgelm's packed attention replaces sdpa. If score-line `trees` follow the rows, it replaces FlashAttention as well.
+    judgelm's packed attention replaces sdpa. If score-line `trees` follow the rows, packed attention also replaces
+    FlashAttention.
     """
     flash = is_flash_attention_requested(requested_attention_implementation=model.config._attn_implementation)
     obstacle = "" if flash and not trees else packing_obstacle(model, args, trees=trees)

@@ -106,7 +106,8 @@ def _recorded(judge: Any, args: Any) -> dict[str, Any]:
 def agree_on_tf32() -> None:
     """Make torch's old TF32 switch match the new one.
 
-    transformers 5.19 sets only the new switch. With torch 2.9 and later, `torch_compile` then fails on the old switch.
+    transformers 5.19 sets only the new switch. With torch 2.9 and later, `torch_compile` then fails because of the old
+    switch.
     """
     if getattr(torch.backends, "fp32_precision", None) == "tf32":
         torch.set_float32_matmul_precision("high")
@@ -114,7 +115,7 @@ def agree_on_tf32() -> None:
 
 
 class PrecisionMixin:
-    """Mixin for TRL's configs. It records whether `bf16` was set, and sets TF32."""
+    """Mixin for TRL's configs. Records whether `bf16` was set, and configures TF32."""
 
     bf16: bool | None
     fp16: bool

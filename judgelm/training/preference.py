@@ -116,7 +116,7 @@ class DistributionTrainer(JudgeMixin, _PairTrainer):
 
 
 def objective_of(judge: PreferenceArguments, tokenizer: Any, padding_free: bool) -> ScoreLineObjective | WordObjective:
-    """Return the objective, which collates rows and computes their loss, for the judge's reading."""
+    """Return the objective for the judge's reading. It collates rows and computes their loss."""
     scale = (judge.scale[0], judge.scale[1])
     template = get_template(judge.template)
     if not template.reads_words:
@@ -136,7 +136,7 @@ _WEIGHTS = {
 
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:
-    """Raise ConfigError for negative weights and for options that the reading does not support."""
+    """Raise ConfigError for negative weights and for options that the judge's reading does not support."""
     template = get_template(judge.template)
     if template.reads_alone and not judge.both_orders:
         raise ConfigError(
@@ -156,7 +156,7 @@ def check_preference_arguments(judge: PreferenceArguments) -> None:
 
 
 def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> Attention | None:
-    """Return sdpa or eager, because the score-line mask requires one of them, or None for verdict words."""
+    """Return None for verdict words, otherwise sdpa or eager, as required by the score-line mask."""
     if get_template(judge.template).reads_words:
         return None
     requested = requested_attention(base, args)

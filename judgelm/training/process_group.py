@@ -1,4 +1,4 @@
-"""Connect processes, make decisions for all of them, and remove stale locks from extension builds.
+"""Connect processes, make joint decisions, and remove stale locks from extension builds.
 
 If the build of a torch extension is killed, its `lock` file remains, and other processes wait for it forever (torch
 2.x, `torch/utils/file_baton.py`).
@@ -40,7 +40,7 @@ def connect_processes(args: Any, log: Callable[[str], object]) -> None:
 def end_processes(trainer: Any, code: int) -> None:
     """Close connections between processes. On the CPU, exit immediately with `code`.
 
-    With torch 2.x, open connections can call abort() at shutdown. So can gloo and DeepSpeed 0.17 threads on the CPU.
+    At shutdown, open connections (torch 2.x), and gloo and DeepSpeed 0.17 threads on the CPU, can call abort().
     """
     if trainer.accelerator.num_processes > 1:
         trainer.accelerator.end_training()
@@ -122,6 +122,6 @@ def broadcast_from_rank0(function: Callable[[], T]) -> T:
 
 
 def require_shared_disk(checkpoint: Path) -> None:
-    """Raise RunError if any machine cannot see the checkpoint, because it would start from the first row."""
+    """Raise RunError if any machine cannot see the checkpoint, because that machine would start from the first row."""
     if not all(gather_object([checkpoint.is_dir()])):
         raise RunError(f"{checkpoint}: not found on every machine; set output_dir to a folder that all machines share")

@@ -88,7 +88,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
 
 
 def sharding_of(args: Any) -> str | None:
-    """Return how the optimizer is sharded, or None if every process has all of it."""
+    """Return how the optimizer is sharded, or None if it is not sharded."""
     if args.deepspeed_plugin is not None:
         return f"zero{args.deepspeed_plugin.zero_stage}"
     fsdp = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
@@ -96,7 +96,7 @@ def sharding_of(args: Any) -> str | None:
 
 
 def refuse_finished(judge: Any, args: Any) -> None:
-    """Raise RunError if a finished judge would be overwritten without `overwrite_output_dir`."""
+    """Raise RunError if a finished judge exists, unless `overwrite_output_dir` is set."""
     folder = Path(str(args.output_dir))
     if not judge.overwrite_output_dir and (folder / CARD_NAME).exists():
         raise RunError(f"{folder}: contains a finished judge ({CARD_NAME}); {_ANOTHER_FOLDER}")
@@ -120,7 +120,7 @@ def last_step(trainer: Any) -> int:
 
 
 def choose_start(folder: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> StartingPoint:
-    """Choose the starting point. Remove incomplete and damaged checkpoints, or all of them if `overwrite` is set."""
+    """Choose the starting point. Remove incomplete and damaged checkpoints, or, with `overwrite`, all checkpoints."""
     if overwrite:
         _clear(folder, str(settings["model_name_or_path"]))
         return StartingPoint()
@@ -150,7 +150,7 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
     names = sorted({*state.settings, *settings})
     changed = [name for name in names if state.settings.get(name) != settings.get(name)]
     if changed != ["rows"]:
-        changed = [name for name in changed if name != "rows"]  # only reflects the other changes
+        changed = [name for name in changed if name != "rows"]  # only the result of other changes
     if changed:
         changes = ", ".join(f"{name} was {state.settings.get(name)!r}, is {settings.get(name)!r}" for name in changed)
         reason = " (each process saved its own shard of the optimizer)" if "processes" in changed else ""
@@ -164,7 +164,7 @@ def _same_run(checkpoint: Path, settings: Mapping[str, Any]) -> StartingPoint:
 def _clear(folder: Path, base: str) -> None:
     """Remove the files of the overwritten judge.
 
-    Given both an adapter and a full model, transformers 5.x loads the adapter, but vLLM the full model.
+    Given both an adapter and a full model, transformers 5.x loads the adapter, but vLLM loads the full model.
     """
     of_base = (Path(base).resolve(), *Path(base).resolve().parents)
     if any(path.resolve() in of_base for path in checkpoints_in(folder)):

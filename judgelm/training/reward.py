@@ -1,7 +1,7 @@
 """Train reward models, for `train/reward.py`.
 
 The loss for a pair is -log sigmoid(r(better) - r(worse) - margin). `--mode reward` reports P(better), the sigmoid of
-the difference. With a margin, as in Llama 2, P(better) is overconfident until it is calibrated.
+the reward difference. With a margin, as in Llama 2, P(better) is overconfident until it is calibrated.
 
 Sources: Bradley and Terry 1952; Touvron et al. 2023, Llama 2 (arXiv 2307.09288), section 3.2.2.
 """
@@ -22,7 +22,7 @@ from judgelm.training.trainer import JudgeMixin
 
 @dataclass(kw_only=True)
 class RewardArguments(JudgeArguments):
-    """Arguments for `train/reward.py`. It takes the rows of `train/preference.py`, but no ties or references."""
+    """Arguments for `train/reward.py`. The rows are as for `train/preference.py`, but without ties and references."""
 
     template: str = argument(
         "reward, which shows the question and the answer in the chat template of the base model.", default="reward"

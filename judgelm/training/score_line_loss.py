@@ -119,7 +119,7 @@ def tree_segments(lengths: Sequence[int], visible: Tensor) -> list[Segment]:
 
 
 def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where a token attends to another, and the minimum of the dtype elsewhere."""
+    """Return 0 where a token attends to another token, elsewhere the minimum of the dtype."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
 
 

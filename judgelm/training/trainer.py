@@ -22,7 +22,7 @@ from judgelm.training.validation import ValidationJudge
 
 
 def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int, rows_per_epoch: int) -> None:
-    """Make the trainer pass once over the rows of all epochs, which differ."""
+    """Make the trainer pass once over all epochs, because each epoch has different rows."""
     args.train_sampling_strategy = "sequential"
     args.num_train_epochs = schedule.epochs / epochs
     steps = -(-rows_per_epoch // schedule.batch)
@@ -61,7 +61,7 @@ class JudgeMixin(Trainer):
         use_single_pass(args, rows.schedule, epochs=rows.epochs, rows_per_epoch=rows.per_epoch)
         args.max_length = None  # rows already fit the context window; TRL 1.16 would truncate them again
         args.model_init_kwargs = (
-            None  # used by `load_base_model`; TRL 1.16 warns if it gets these as well as a loaded model
+            None  # used by `load_base_model`; TRL 1.16 warns if they are passed along with a loaded model
         )
         super().__init__(args=args, train_dataset=rows.dataset, **options)
         self.rows = rows
@@ -126,7 +126,7 @@ class JudgeMixin(Trainer):
         _write_dtype(Path(output_dir or str(self.args.output_dir)) / "config.json", dtype)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Save the number of tokens so far, because TRL 1.16 would restart at 0."""
+        """Save the number of tokens so far, because TRL 1.16 would restart counting at 0."""
         stored: Any = self.state.stateful_callbacks
         stored[_NUM_TOKENS] = getattr(self, "_total_train_tokens", 0)
         super()._save_checkpoint(model, trial)

@@ -127,8 +127,8 @@ def word_losses(
     """Return the loss of each of n pairs, shape (n,), and detached metrics by name.
 
     `logits` are for the first reply token, shape (prompts, vocabulary): all first orders or answers, then all second
-    ones. `preference` is P(first answer is better), shape (n,). `right` is P(answer is right), shape (2, n), NaN if
-    unknown.
+    orders or answers. `preference` is P(first answer is better), shape (n,). `right` is P(answer is right), shape (2,
+    n), NaN if unknown.
     """
     logits = logits.float()
     spelled = torch.stack([logits[:, list(ids)].logsumexp(-1) for ids in words.ids], 1)

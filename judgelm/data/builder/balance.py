@@ -1,6 +1,6 @@
 """Balance each set so that position, model, or length does not predict the winner.
 
-- **models and length**: pairs are grouped by the two models, by which of them wrote the longer answer, and by the
+- **models and length**: pairs are grouped by the two models, by the model that wrote the longer answer, and by the
   stratum of the length difference. Surplus pairs with the highest hashes are removed, so that both models win equally
   often in each group. If only `length` is balanced or the models are unknown, pairs are grouped by stratum alone.
 - **position**: pairs are swapped so that the better answer alternates between first and second in hash order.
@@ -106,13 +106,13 @@ def _drawn(pairs: Sequence[tuple[int, PairFacts]], seed: int, purpose: str) -> l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines:
-    """How often rules that ignore the content of answers agree with the labels, on pairs that are not ties.
+    """Agreement of content-blind rules with the labels, on pairs that are not ties.
 
     Attributes:
         stage: `before` or `after` balancing.
         first: share of pairs won by the first answer.
-        longer: share won by the longer answer; equal lengths are counted as one half.
-        model: share won by the model that has the higher win rate in the training pairs before balancing.
+        longer: share of pairs won by the longer answer; equal lengths count as 0.5.
+        model: share of pairs won by the model with the higher win rate in the training pairs before balancing.
     """
 
     set: str

@@ -43,7 +43,7 @@ class SetCounts:
 class BuildCounts:
     """The counts of a build or of a worker's part of it.
 
-    `rejected`, `dropped`, and `repaired` are keyed by (source, reason). `before` is for the clean pairs in all sets.
+    `rejected`, `dropped`, and `repaired` are keyed by (source, reason). `before` counts the clean pairs in all sets.
     """
 
     read: Counter[str] = field(default_factory=Counter)

@@ -83,7 +83,7 @@ def _configs(files: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def manifest(options: BuildOptions, built: BuildResult, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return all options and counts of a build, as values for JSON."""
+    """Return all options and counts of a build as JSON values."""
     return {
         "judgelm": VERSION,
         "options": asdict(options),

@@ -62,23 +62,23 @@ class BuildOptions:
             swapping.
         swap_prob: probability that a pair is swapped in an epoch.
         ambiguous: if names in a reason are ambiguous, `keep` the pair unswapped, or swap the pair and `drop_reason`.
-        reference: `both` writes both judgments, one of which is drawn during training; `draw` draws one now, with
-            `reference_drop_prob`; `ignore` drops references and the judgments made with them.
+        reference: `both` writes both judgments, one of which is drawn during training; `draw` draws one judgment during
+            the build, with `reference_drop_prob`; `ignore` drops references and the judgments made with them.
         reference_drop_prob: probability that the reference, and the judgment made with it, is dropped.
         references: file of references, keyed by id; judgments made with a replaced reference are dropped.
         reason_prob: probability that a pair keeps its reasons.
         scale: lowest and highest valid score.
         out_of_scale: `drop` judgments outside the scale, or `clip` their scores.
         resample: winner before swapping (`1`, `2`, `tie`) -> average number of copies of a pair, such as 2.0 or 0.5.
-        near_duplicates: similarity, in [0.7, 1], from which the later of two rows is dropped. 1 drops only equal rows
-            and uses a quarter of the memory (otherwise about 2 KB per row).
+        near_duplicates: minimum similarity, in [0.7, 1], at which the later of two rows is dropped. 1 drops only equal
+            rows and uses a quarter of the memory (otherwise about 2 KB per row).
         validation: share of the questions (below 1), or number of questions, to hold out; near duplicates stay
             together.
-        test: the same, for a test set.
+        test: like `validation`, for a test set.
         balance: properties that must not predict the winner (`position`, `models`, `length`); see `balance.py`.
         length_strata: ascending bounds of length differences, in characters, for `balance`.
         longer_share: share of training pairs won by the longer answer, for `balance` by length but not by models. In
-            validation and test sets it is one half.
+            validation and test sets, the share is 0.5.
         exclude: files of test questions; training pairs with an equal or similar question, or with a shared 13-word
             passage, are dropped.
         max_per_question: maximum number of pairs per question, drawn by hash before balancing.
@@ -138,7 +138,7 @@ _MAX_WORKERS = 16
 
 
 def usable_workers(requested: int | str | None) -> int:
-    """Return the requested number of processes, or one per available core, up to 16, for `auto`."""
+    """Return the requested number of processes; `auto` means one per available core, up to 16."""
     if isinstance(requested, int) and requested:
         return requested
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

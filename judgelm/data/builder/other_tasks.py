@@ -1,6 +1,6 @@
 """Create rows for other tasks from clean pairs: one answer, three or four answers, and chat.
 
-Rows with one or several answers can be trained on along with pairs; chat rows are for other trainers. Source: JudgeLM,
+You can train on pairs and rows with one or several answers together; chat rows are for other trainers. Source: JudgeLM,
 Figures 5 and 6.
 """
 
@@ -48,7 +48,7 @@ def multi_rows(
     """Yield rows with three or four answers to a question, from pairs of the same source judged without a reference.
 
     An answer's scores are averaged and rounded half up to the nearest step of the scale. Each answer is used at most
-    once; if there are five, one is dropped.
+    once; a fifth answer is dropped.
     """
     values = score_lines(scale, step).values
     groups: dict[tuple[str, str], list[LabelledPair]] = defaultdict(list)

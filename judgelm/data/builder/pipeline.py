@@ -112,7 +112,7 @@ def _build(
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """Yield a cache folder, and remove the folders of killed builds. Safe, because builds lock `left_out.jsonl`."""
+    """Yield a cache folder, and remove folders left by killed builds (safe, because builds lock `left_out.jsonl`)."""
     for left_behind in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(left_behind)
     with tempfile.TemporaryDirectory(dir=folder, prefix=_SCRATCH) as scratch:

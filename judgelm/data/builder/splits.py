@@ -40,7 +40,7 @@ def split_questions(groups: QuestionGroups, *, seed: int, validation: float = 0,
 
     An amount below 1 is a share: each group is drawn independently, so the actual share has a standard deviation of
     sqrt(share * (1 - share) / groups). When data is added, a question keeps its side unless its group is merged with
-    another. An amount of 1 or more is an exact number of groups.
+    another group. An amount of 1 or more is an exact number of groups.
 
     Raises:
         ConfigError: an amount is invalid, or the sets overlap or are empty.

@@ -1,1 +1,1 @@
-"""File readers: formats, rows with their fields, and rejects. Unusable files and rows raise InputError."""
+"""File readers: formats, rows with their fields, and rejects. Readers raise InputError for unusable files and rows."""

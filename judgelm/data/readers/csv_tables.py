@@ -209,7 +209,7 @@ _HEADER_WITHIN = 12
 
 
 def _from_header(first: str, lines: _Lines, delimiter: str | None, known: AbstractSet[str]) -> tuple[int, list[str]]:
-    """Use the first line, unless a later line has at least two known columns, and more than the lines above it."""
+    """Use the first line, unless a later line has two or more known columns, and more of them than any line above."""
 
     def names_in(line: str) -> set[str]:
         cells: list[str] = []

@@ -36,7 +36,7 @@ def read_workbook(
 ) -> Iterator[Row | Reject]:
     """Stream the rows of one sheet of an Excel workbook; for `known`, see `read_table`.
 
-    The text of a merged cell is repeated in each of its rows, in the first column. `sheet` is a name or a 1-based
+    The text of a merged cell is repeated in the first column of each of its rows. `sheet` is a name or a 1-based
     number; by default, the only sheet that is not empty.
     """
     from openpyxl import load_workbook  # optional, and importing it takes 0.3 s
@@ -122,7 +122,7 @@ def _warn_once(message: str) -> None:
 class _MergedCells:
     """The merged cells of a sheet; only their first row stores the text.
 
-    They are parsed from the end of the sheet's XML, because openpyxl skips them in read-only mode.
+    Merged cells are parsed from the end of the sheet's XML, because openpyxl skips them in read-only mode.
     """
 
     def __init__(self, sheet: Any) -> None:

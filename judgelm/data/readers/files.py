@@ -1,7 +1,7 @@
 """Read rows from JSON lines, JSON lists, CSV, TSV, Parquet, and Excel files.
 
-Unusable rows are yielded as `Reject`. If the rest of a file is unreadable, an `InputError` is raised after the rows
-before it.
+Unusable rows are yielded as `Reject`. If the rest of a file is unreadable, an `InputError` is raised after the readable
+rows.
 """
 
 import io

@@ -129,7 +129,7 @@ def is_stream(path: str | Path) -> bool:
 
 
 def shown_name(path: str) -> str:
-    """Return the name to use for an input in errors and rejects."""
+    """Return an input's name for errors and rejects."""
     return "<stdin>" if path == "-" else path
 
 

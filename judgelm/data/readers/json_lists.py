@@ -95,7 +95,7 @@ class _BrokenListError(Exception):
 def read_list(stream: io.BufferedReader, file: str, chunk: int = _CHUNK) -> Iterator[Row | Reject]:
     """Stream the rows of a JSON list of objects; `stream` must not have a byte-order mark.
 
-    If the list is broken, an InputError is raised after the rows before that point.
+    If the list is broken, an InputError is raised after the readable rows.
     """
     yield from _until_broken(_Source(stream, chunk), file, _elements)
 

@@ -101,7 +101,7 @@ class Row:
         return self.data.get(name) not in (None, "")
 
     def text_list(self, name: str, count: int | None = None) -> tuple[str, ...]:
-        """Return a list of `count` strings, or of one or more by default; a table cell may contain a JSON list."""
+        """Return a list of `count` strings (by default, at least one); a table cell may contain a JSON list."""
         value = list_value(self.data[name])
         expected = f"{count} strings" if count else "a list of strings"
         if not isinstance(value, list):
@@ -322,7 +322,7 @@ class FileUse:
     _first: Reject | None = None
 
     def reject(self, reject: Reject) -> None:
-        """Count a reject and pass it on."""
+        """Count a reject and pass it to `on_reject`."""
         self.rejected += 1
         self._first = self._first or reject
         if self.on_reject is raise_reject and not self.used:
@@ -343,7 +343,7 @@ def convert_rows(
     expected: str,
     on_reject: OnReject = raise_reject,
 ) -> Iterator[T]:
-    """Convert each row. Rows for which `convert` raises an InputError are rejected; by default this raises an error.
+    """Convert each row. If `convert` raises an InputError, the row is rejected; by default, a reject raises an error.
 
     Raises:
         InputError: there are no usable rows, or `on_reject` raises an error.

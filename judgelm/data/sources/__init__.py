@@ -1,1 +1,1 @@
-"""Published layouts of samples, labels and judgments, and their readers. Unusable files and rows raise InputError."""
+"""Readers for published samples, labels, and judgments. They raise InputError for unusable files and rows."""

@@ -1,6 +1,6 @@
 """Read AlpacaEval's judgments as rows to judge, or, for win rates, as comparisons of a model with a baseline.
 
-They are published either as annotations or as three normalised tables. `output_1` is the baseline's output, and
+Judgments are published either as annotations or as three normalised tables. `output_1` is the baseline's output, and
 `output_2` the model's. For `preference`, see `alpaca_eval_label`.
 
 Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
@@ -115,7 +115,7 @@ _DIFFICULTY = "instruction_difficulty"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """An instruction with the outputs of a baseline and of a model.
+    """An instruction with the outputs of a baseline and a model.
 
     Attributes:
         index: id of the instruction, if any; can be used to look up its difficulty.

@@ -153,7 +153,7 @@ def question_and_answers(
 
 
 def render_turns(turns: tuple[Turn, ...]) -> str:
-    """Return a single user turn unchanged; label several turns with their speakers."""
+    """Return a single user turn unchanged; otherwise, label turns with their speakers."""
     if len(turns) == 1 and turns[0].role == "user":
         return turns[0].text
     return "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)

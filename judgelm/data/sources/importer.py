@@ -129,7 +129,7 @@ def _entries(source: Source, files: Sequence[str], reading: Reading, on_reject: 
 
 
 def published_files(path: str) -> list[str]:
-    """Return the path itself, or the Parquet files if it is a folder."""
+    """Return the path, or the Parquet files in a folder."""
     if not Path(path).is_dir():
         return [path]
     if files := sorted(str(file) for file in Path(path).glob("*.parquet")):

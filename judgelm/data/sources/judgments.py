@@ -31,7 +31,7 @@ def pair_judgment(sample_id: str, shown: Sequence[Shown]) -> Judgment:
     """Combine the replies for a pair, in one or both orders, into a judgment.
 
     The winner has the higher mean score. If there are no scores and the orders disagree, the result is a tie. If one
-    order failed, the judgment failed.
+    order failed, the whole judgment fails.
     """
     failure = next((part.failure for part in shown if part.failure is not None), None)
     if failure is not None:
@@ -205,7 +205,7 @@ _LEVELS = ("stored_pred", "l1", "l2")
 
 
 def read_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:
-    """Convert the letters that MMLU-Pro's code extracted to judgments of correctness."""
+    """Convert the letters extracted by MMLU-Pro's code to correctness judgments."""
     for path in files:
         rows = read_converted(path, _mmlu_pro_row, expected=", ".join(MMLU_PRO_NEEDS), on_reject=on_reject)
         yield from chain.from_iterable(rows)

@@ -228,7 +228,7 @@ def pandalm_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
-    """Read PandaLM's `outputs.evaluation_result` ("1", "2" or "Tie") and `evaluation_reason`."""
+    """Read PandaLM's `outputs.evaluation_result` ("1", "2", or "Tie") and `evaluation_reason`."""
     outputs = row.data.get("outputs")
     if not isinstance(outputs, dict):
         raise row.field_error("outputs", "expected an object with evaluation_result; see the PandaLM training set")
@@ -241,9 +241,9 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
-    """Read AlpacaEval's `preference`: 1 is the first output, 2 the second, and 1.5 a tie (0 in older versions).
+    """Read AlpacaEval's `preference`: 1 is the first output, 2 the second output, and 1.5 a tie (0 in older versions).
 
-    The label's preference, P(first output is better), is 2 minus this value.
+    P(first output is better) is 2 minus this value.
     """
     if is_missing(row.data.get("preference")):
         return None

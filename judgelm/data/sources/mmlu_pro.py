@@ -26,7 +26,7 @@ _PAIRS = Shape(name=_MMLU_PRO, needs=("question_id", "model_a", "model_b", "labe
 
 
 def load_mmlu_pro(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
-    """Read pairs if there is a file of pairs, else each model's answers."""
+    """Read pairs if there is a file of pairs, otherwise read each model's answers."""
     pairs = [path for path in files if {"model_a", "model_b", "label"} <= first_fields(path)]
     others = [path for path in files if path not in pairs]
     questions: dict[str, Row] = {}

@@ -25,7 +25,7 @@ class Review:
     Attributes:
         answers: ids, in the order shown.
         scores: in the order shown; None if the reply was unparseable.
-        by_hand: whether the scores were extracted by hand, because they are not in the first line of the reply.
+        by_hand: whether the scores were extracted manually, because the reply's first line does not contain them.
         text: the reply.
     """
 
@@ -129,10 +129,10 @@ def read_results(
 ) -> list[Judgment]:
     """Read judgments from JudgeLM outputs (`pred_text`) or PandaLM's results (`gpt_result`, `pandalm_result`).
 
-    An unparseable reply is a failure `off_grammar`, not a tie.
+    An unparseable reply becomes the failure `off_grammar`, not a tie.
 
     If `parser` fails, `fallback` is used and the reply is marked as `Shown.read_anywhere`. A `score` in the row is the
-    teacher's and is ignored. `hashes` returns the hashes of a row's judged texts.
+    teacher's score and is ignored. `hashes` returns the hashes of a row's judged texts.
     """
 
     def convert(row: Row) -> Judgment:

@@ -136,19 +136,19 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One published layout, data set or benchmark.
+    """One published layout, data set, or benchmark.
 
     Attributes:
         needs: fields that a file's first row must have; empty for sources that are only selected by name.
         fields: part of a sample -> source field; alternatives are separated by ` / `.
-        sample: row -> sample; None if a single row does not make a sample.
+        sample: row -> sample; None if a sample requires several rows.
         label: (row, with_reference) -> label without `sample_id`, or None.
         note: error message for rows that cannot be judged individually.
         single_votes: rows without an id that repeat a pair, in either order, are counted as additional votes.
         task_votes: rows with a repeated id are counted as additional votes on the same task.
         votes: row -> plain row with the votes on its task, which `label` parses.
         shape: format of published rows that have more fields than `needs`.
-        entry: row and 1-based number -> entry, or entries and rejects; by default from `sample` and `label`.
+        entry: row and 1-based number -> entry, or entries and rejects; by default built from `sample` and `label`.
         load: files -> entries, for sources whose entries combine several rows or files.
     """
 

@@ -37,7 +37,7 @@ def trajectory_sample(row: Row) -> Sample:
 
 
 def trajectory_label(row: Row, with_reference: bool) -> Label | None:
-    """Read the label in the same way as for plain rows."""
+    """Read the label as in plain rows."""
     listed = list_value(row.data["trajectories"])
     answers = [""] * (len(listed) if isinstance(listed, list) else 1)
     return plain_label(row.with_data({**row.data, "answers": answers}), with_reference)

@@ -1,7 +1,7 @@
 """Convert GGUF tokenizers and correct transformers' conversion errors.
 
-transformers 5.19 ignores `add_bos_token` and `add_space_prefix`, and splits text like GPT-2 if it does
-not recognise `tokenizer.ggml.pre`.
+transformers 5.19 ignores `add_bos_token` and `add_space_prefix`, and splits text like GPT-2 if it does not recognise
+`tokenizer.ggml.pre`.
 """
 
 from pathlib import Path
@@ -42,7 +42,7 @@ def convert_tokenizer(file: GgufFile) -> tuple[Any, list[str]]:
 
 
 def adds_begin(file: GgufFile) -> bool:
-    """Return True if texts start with the BOS token."""
+    """Return True if the tokenizer adds a BOS token."""
     stated = file.metadata.get("tokenizer.ggml.add_bos_token")
     if stated is not None:
         return bool(stated)

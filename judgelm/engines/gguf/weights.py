@@ -42,7 +42,7 @@ _CONVERSION_ERRORS = (
 
 
 class _NotFiniteError(Exception):
-    """Contains the name of the weight."""
+    """The weight with this name contains NaN or infinity."""
 
 
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:

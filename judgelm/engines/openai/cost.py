@@ -1,6 +1,6 @@
 """Track billed tokens, and stop before the cost limit is exceeded.
 
-A request counts at its maximum cost while it is in flight, or if the response does not report its usage.
+Requests in flight, and requests without reported usage, are counted at their maximum cost.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class OverBudgetError(Exception):
 
 @dataclass(slots=True)
 class CostEntry:
-    """The reported usage, or `unbilled` if the server did no work."""
+    """The reported usage, or `unbilled` if the server did not process the request."""
 
     usage: BilledTokens | None = None
     unbilled: bool = False

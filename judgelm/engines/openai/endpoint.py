@@ -43,12 +43,12 @@ class PatienceError(EngineError):
 
 
 class RetriesExhaustedError(Exception):
-    """Raised if a request keeps failing while others succeed."""
+    """Raised if a request fails repeatedly while other requests succeed."""
 
 
 @dataclass(eq=False)
 class TransientError(Exception):
-    """A retryable error. `unbilled` means that the server did no work."""
+    """A retryable error. `unbilled` means that the server did not process the request."""
 
     kind: ErrorKind
     message: str

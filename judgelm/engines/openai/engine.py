@@ -142,7 +142,7 @@ class OpenAIEngine:
         return described | ({} if window is None else {"window": window}) | self.thinking.described()
 
     def stats(self) -> dict[str, Any]:
-        """See `Engine`. Cached tokens count in full."""
+        """See `Engine`. Cached tokens are counted in full."""
         stats = self._pool.stats()
         notes = [*stats.get("notes", ()), *(self._truncator.notes if self._truncator else ())]
         notes += [

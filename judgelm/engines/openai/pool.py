@@ -33,7 +33,7 @@ class _Member:
         return self.failures == 0 or (now >= self.down_until and self.in_flight == 0)
 
     def mark_down(self) -> None:
-        """Simultaneous failures count as one."""
+        """Simultaneous failures are counted as one failure."""
         now = time.monotonic()
         if now >= self.down_until:
             self.failures += 1

@@ -1,4 +1,4 @@
-"""Render prompts for a server. If no tokenizer is set, only common special tokens are sanitized."""
+"""Render prompts for a server. If no tokenizer is set, only common special tokens are sanitised."""
 
 import re
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class RenderedPrompt:
 
     Attributes:
         content: token ids or a string for completions, or messages for chat.
-        templated: `text` comes from a chat template.
+        templated: whether `text` was rendered with a chat template.
         prefill: text that the reply must start with, sent as the last message.
     """
 

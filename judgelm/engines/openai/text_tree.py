@@ -24,7 +24,7 @@ class TokenStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateShares:
-    """How the probability is distributed over the tree.
+    """The distribution of probability over the tree.
 
     Attributes:
         open: nodes that have not been requested yet.
@@ -52,7 +52,7 @@ class TextTree:
         self._borrowed: dict[str, Mapping[str, float]] = {}
 
     def follow(self, node: str, text: str, steps: Sequence[TokenStep]) -> None:
-        """Add the tokens of a reply that continues from `node`. Dropped spaces are restored from `text`."""
+        """Add the tokens of a reply that continues from `node`. Missing spaces are restored from `text`."""
         position, reach = 0, 1.0
         follows: dict[str, float] = {}
         for index, step in enumerate(steps):

@@ -1,6 +1,6 @@
 """Attention over packed sequences, without padding.
 
-Matrix products treat all sequences as one row. Only attention processes them separately.
+Matrix products treat all sequences as one row. Only attention processes the sequences separately.
 """
 
 import math

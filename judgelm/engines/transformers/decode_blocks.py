@@ -50,7 +50,7 @@ class DecodeBlock:
         return {layer: (keys[row], values[row]) for layer, (keys, values) in self._layers.items()}
 
     def insert(self, sequence: RunningSequence, layers: _Layers, read: int, nodes: Sequence[int] = ()) -> None:
-        """Copy a reply's keys and values to a new row: the first `read` tokens, then those at the offsets `nodes`."""
+        """Copy a reply's keys and values to a new row: the first `read` tokens, then the tokens at offsets `nodes`."""
         row = len(self.sequences)
         if row == self.rows:
             self._grow(layers)
@@ -63,11 +63,11 @@ class DecodeBlock:
         self.sequences.append(sequence)
 
     def _grow(self, layers: _Layers) -> None:
-        """Allocate zeros, because matrix products use entire rows."""
+        """Fill new rows with zeros, because matrix products read entire rows."""
         rows = max(_INITIAL_ROWS, 2 * self.rows)
         grown: dict[int, tuple[Tensor, Tensor]] = {}
         for layer, pair in layers.items():
-            with torch.inference_mode(False):  # so that a model in training can write to them
+            with torch.inference_mode(False):  # so that a model that is being trained can write to them
                 keys, values = (
                     tensor.new_zeros((rows, tensor.shape[0], self.capacity, tensor.shape[2])) for tensor in pair
                 )
@@ -195,6 +195,6 @@ class DecodeBlocks:
 
 
 def _row_tokens(tokens: int) -> int:
-    """Round up, because fewer, fuller blocks are faster."""
+    """Round capacities up, because fewer, fuller blocks are faster."""
     step = max(128, 1 << (tokens.bit_length() - 3))
     return -(-tokens // step) * step

@@ -186,7 +186,7 @@ class TransformersEngine:
             self._decoding.make_room()
             running = list(self._decoding)
             logits = self._pass_thread.run(self._forward, fresh, alone=len(running) + len(fresh) == 1)
-            greedy = logits.argmax(-1).tolist()  # synchronises with the device, as do trees and sampling
+            greedy = logits.argmax(-1).tolist()  # synchronises with the device, which trees and sampling also do
             begun = self._begin(fresh, logits[len(running) :], greedy[len(running) :])
             tokens = next_tokens(running, logits[: len(running)], greedy)
         except (RuntimeError, MemoryError, AssertionError, ValueError, LookupError) as error:
@@ -322,7 +322,7 @@ class RewardEngine(TransformersEngine):
     def __init__(self, loaded: LoadedModel, **options: Any) -> None:
         super().__init__(loaded, **options)
         head = loaded.model.score
-        self._score = getattr(head, "modules_to_save", {"default": head})["default"]  # for an adapter in training
+        self._score = getattr(head, "modules_to_save", {"default": head})["default"]  # when training an adapter
         self._pad_id = loaded.model.config.get_text_config().pad_token_id
 
     def load_adapter(self, adapter: str) -> None:

@@ -39,7 +39,7 @@ class KVCache:
 
     def _grown(self, layer: int, key: Tensor, value: Tensor, past: int, end: int) -> tuple[Tensor, Tensor]:
         room = max(end, self.expected)
-        with torch.inference_mode(False):  # so that a model in training can write to them
+        with torch.inference_mode(False):  # so that a model that is being trained can write to them
             keys = key.new_empty((*key.shape[:2], room, key.shape[3]))
             values = value.new_empty((*value.shape[:2], room, value.shape[3]))
         if layer in self._layers:

@@ -1,6 +1,7 @@
 """Faster layers for CPUs, and an exact output head.
 
-oneDNN reorders a linear layer's weight on every call. Packed layers reorder it once. Results differ only by rounding.
+oneDNN reorders a linear layer's weight on every call. Packed layers reorder it once. Packing changes results only by
+rounding errors.
 """
 
 from collections.abc import Collection
@@ -74,7 +75,7 @@ class PackedNorm(nn.Module):
 
 @torch.inference_mode()
 def pack(model: nn.Module) -> None:
-    """Replace supported layers in place. Layers with shared weights are kept."""
+    """Replace supported layers in place. Layers with shared weights are not replaced."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
     weights = [id(weight) for _, weight in model.named_parameters(remove_duplicate=False)]

@@ -159,7 +159,7 @@ def read_lora(adapter: str, *, device: str, dtype: torch.dtype) -> dict[str, tup
     patterns, scaled = config.alpha_pattern or {}, {}
     for layer, pair in factors.items():
         down, up = pair["A.weight"], pair["B.weight"]
-        alpha = patterns.get(get_pattern_key(list(patterns), layer), config.lora_alpha)  # as PEFT computes it
+        alpha = patterns.get(get_pattern_key(list(patterns), layer), config.lora_alpha)  # like PEFT
         scale = float(alpha) / (math.sqrt(len(down)) if config.use_rslora else len(down))
         scaled[layer] = (down.to(dtype), (up * scale).to(dtype))
     return scaled

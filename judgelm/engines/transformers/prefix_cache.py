@@ -105,7 +105,7 @@ def _key(queued: QueuedRequest) -> _Key:
 
 
 def shared_tokens(ids: NDArray[np.int32], queued: QueuedRequest) -> int:
-    """Count shared leading tokens, excluding the prompt's last token. Return 0 if they end before its last image."""
+    """Count shared leading tokens, excluding the prompt's last token. Return 0 if a later token belongs to an image."""
     limit = min(len(ids), len(queued.ids) - 1)
     differ = np.flatnonzero(ids[:limit] != queued.ids[:limit])
     tokens = int(differ[0]) if len(differ) else limit

@@ -73,7 +73,7 @@ class QueuedRequest:
         self._finished.clear()
 
     def finish(self, sequence: "RunningSequence") -> Completion | None:
-        """Add a finished reply. Return the completion if it was the last reply."""
+        """Add a finished reply. Return the completion if this was the last reply."""
         reason = sequence.finish_reason or "error"
         self._finished[sequence.index] = FinishedSequence(sequence.text, reason, len(sequence.ids))
         n = self.request.sampling.n

@@ -55,7 +55,7 @@ class _StageHandler(logging.Handler):
 
 @contextmanager
 def logged_stages(processes: int) -> Iterator[None]:
-    """Log startup stages. If there are worker processes, only the start and end are logged."""
+    """Log startup stages. With worker processes, only the start and end of loading are logged."""
     if not START_LOG.isEnabledFor(logging.INFO):
         yield
         return

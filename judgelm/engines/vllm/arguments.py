@@ -157,7 +157,7 @@ def _check_names(options: EngineOptions) -> None:
 
 
 def _check_heads(base: str, config: Any) -> None:
-    """Reject unsupported head sizes, because some only fail at the first prompt."""
+    """Reject unsupported head sizes, because some of them fail only at the first prompt."""
     text = config.get_text_config()
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     sizes = CPUAttentionBackend.get_supported_head_sizes()

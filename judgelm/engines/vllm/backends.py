@@ -70,7 +70,7 @@ class _Backend:
 
 
 class InProcessBackend(_Backend):
-    """Runs vLLM in this thread. Only one can exist at a time, because engines would share torch's process groups."""
+    """Runs vLLM in this thread. Only one instance can exist, because engines would share torch's process groups."""
 
     _loaded = False
 
@@ -130,7 +130,7 @@ class AsyncBackend(_Backend):
         return self._loop.run(result, _START_TIMEOUT_S)
 
     def add(self, key: str, prompt: TokensPrompt, sampling: VllmSampling, adapter: LoRARequest | None) -> None:
-        """Submit a prompt. If vLLM rejects it, `collect` returns the error."""
+        """Submit a prompt. If vLLM rejects the request, `collect` returns the error."""
         self._in_flight.add(key)
         # errors are EngineDeadError or come from the model
         self._loop.start(key, self._generate(key, prompt, sampling, adapter), self._outputs.put)

@@ -313,7 +313,7 @@ class VllmEngine:
             state.search.add(node, list(reply.token_ids), logprobs)
 
     def _stopped_at_blank_line(self, state: RequestState) -> bool:
-        """Return True if the reply was stopped by a blank line that does not end it."""
+        """Return True if a blank line stopped the reply before its end."""
         if state.output is None or len(state.output.outputs) != 1 or not state.request.sampling.blank_stops:
             return False
         reply = state.output.outputs[0]

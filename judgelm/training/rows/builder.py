@@ -122,10 +122,10 @@ class RowBuilder:
 
     @abstractmethod
     def items(self, paths: Sequence[str]) -> Iterator[Any]:
-        """Yield items, each for at most one row per epoch."""
+        """Yield items. Each item becomes at most one row per epoch."""
 
     def build(self, item: Any, epoch: int = 0) -> Any | None:
-        """Return a row, or count the reason the item was left out. Epochs are counted from 0."""
+        """Return a row, or None after counting why the item was left out. Epochs are counted from 0."""
         row = self._row(item, epoch)
         if isinstance(row, str):
             self.counts.left_out[row] += 1
@@ -189,7 +189,7 @@ class RowBuilder:
         return tokenized, targets
 
     def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
-        """Return a target's tokens after the end of the prompt, and the preceding token (None without a clean split).
+        """Return a target's tokens after the prompt, and the preceding token (None if there is no clean split).
 
         Tokenizers merge only neighbouring tokens, so the split is valid after any prompt with the same last token.
         """

@@ -47,7 +47,7 @@ class Schedule:
         return self.epochs if self.steps is None else self.steps * self.batch / rows_per_epoch
 
     def whole_epochs(self, rows_per_epoch: int | None) -> int:
-        """Return the number of epochs to build, or 1 if it depends on a row count that is not yet known."""
+        """Return the number of epochs to build, or 1 if the number depends on an unknown row count."""
         if self.steps is not None and rows_per_epoch is None:
             return 1
         return int(np.ceil(self.epochs_of(rows_per_epoch or 0)))

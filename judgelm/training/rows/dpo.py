@@ -9,8 +9,8 @@ and reference is chosen, and a wrong reply is rejected;
 
       {"id": "1", "question": "2 + 2?", "answer_1": "4", "answer_2": "5", "chosen": "9 2\nRight.", "rejected": "4 7"}
 
-Reasons are used only if both judgments have one, so that length does not decide the preference. Unparseable replies are
-never swapped.
+Reasons are used only if both judgments have reasons, so that length does not decide the preference. Unparseable replies
+are never swapped.
 """
 
 import json
@@ -52,7 +52,7 @@ class JudgeReply:
 
     @property
     def text(self) -> str | None:
-        """The score line and any complete reason, or the unparseable first reply (None if that was cut off)."""
+        """The score line and any complete reason, or the unparseable first reply (None if it was cut off)."""
         failure = self.shown.repaired or self.shown.failure
         if failure is not None:
             return failure.text if failure.code in ("off_grammar", "out_of_range") else None

@@ -95,7 +95,7 @@ class SFTRowBuilder(RowBuilder):
         return f" {line}" if len(sample.answers) == 1 else line, reason
 
     def _swap(self, item: LabelledPair, epoch: int) -> LabelledPair:
-        """Swap the pair randomly. The draw name differs from the data builder's, so its swaps are not undone."""
+        """Swap the pair randomly. With the data builder's draw name, swaps would be undone."""
         labels = [label for label in (item.plain, item.referenced) if label is not None]
         labelled = any(label.scores is not None or label.preference is not None for label in labels)
         drawn = uniform_hash(self.options.seed, item.sample.id, "swap while training", epoch) < self.options.swap_prob
