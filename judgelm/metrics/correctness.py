@@ -13,7 +13,7 @@ from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats,
 
 
 class GateScores(NamedTuple):
-    """Share of items with the gate on, and share of these with a right majority answer; None if undefined."""
+    """Share of items whose gate is on, and share of these items whose majority answer is right; None if undefined."""
 
     rate: Estimate | None
     precision: Estimate | None
@@ -106,7 +106,7 @@ class CorrectnessScores(NamedTuple):
 
 
 class SplitQuality(NamedTuple):
-    """F1 on questions that the judge answers correctly (D_J+) or incorrectly (D_J-), and the gap."""
+    """F1 on questions that the judge answers correctly (D_J+) or incorrectly (D_J-), and the difference."""
 
     right: Estimate | None
     wrong: Estimate | None
@@ -125,7 +125,7 @@ class FourWayCell(NamedTuple):
 
 
 class SplitChange(NamedTuple):
-    """Second method minus first: F1 on all answers, D_J+, and D_J-, and accuracy in each of `FOUR_WAYS`."""
+    """Change from first to second method: F1 on all answers, D_J+, and D_J-, and accuracy in each of `FOUR_WAYS`."""
 
     f1: Estimate | None
     f1_right: Estimate | None

@@ -208,7 +208,7 @@ class MeanCorrelation:
 
 
 def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Return Pearson's correlation; None if there are fewer than two values or a side is constant."""
+    """Return Pearson's correlation; None if there are fewer than two values or either array is constant."""
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"correlation: expected two arrays of the same shape (n,), got {x.shape} and {y.shape}")
@@ -282,7 +282,7 @@ def grade_correlation(
     """Correlate n grades with reference grades, and compute kappa.
 
     `categories` are integer reference grades for kappa; None uses `reference`. Undefined resamples are excluded; if
-    they exceed 5 %, the interval is NaN.
+    more than 5 % are undefined, the interval is NaN.
 
     Source: prometheus-eval, eval/utils.py (Pearson, Kendall, Spearman of mean scores); Cohen (1960, 1968) for kappa.
     """
@@ -335,7 +335,7 @@ def _resampled(
 
 
 def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Return Pearson's correlation for count tables of shape (m, a, b); NaN if a side is constant.
+    """Return Pearson's correlation for count tables of shape (m, a, b); NaN if either variable is constant.
 
     `rows`, of shape (a,) or (m, a), and `columns` contain the values.
     """
@@ -356,7 +356,7 @@ def spearmans(tables: Floats) -> Floats:
 
 
 def kendalls(tables: Floats) -> Floats:
-    """Return Kendall's tau-b for count tables with ascending levels; NaN if a side is constant."""
+    """Return Kendall's tau-b for count tables with ascending levels; NaN if either variable is constant."""
     total = tables.sum(axis=(1, 2))
     above = np.zeros_like(tables)  # count of cells above and to the left
     above[:, 1:, 1:] = tables.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
@@ -370,7 +370,7 @@ def kendalls(tables: Floats) -> Floats:
 
 
 def kappas(tables: Floats, *, quadratic: bool) -> Floats:
-    """Return Cohen's kappa for square count tables of consecutive levels; NaN if one cell has all counts."""
+    """Return Cohen's kappa for square count tables of consecutive levels; NaN if all counts are in one cell."""
     places = np.arange(tables.shape[1])
     apart = (places[:, None] - places) ** 2
     cost = apart if quadratic else (apart > 0).astype(np.float64)

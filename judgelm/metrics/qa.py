@@ -103,9 +103,9 @@ PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
 
 
 class Preference(NamedTuple):
-    """Share of answers without an exact match that only one judge calls correct.
+    """Share of answers without an exact match that only one judge considers correct.
 
-    `threshold` is the minimum share of the `others` that must say incorrect; `needed` is the number of these judges.
+    At least `needed` judges (share `threshold` of the `others`) must consider the answer incorrect.
     """
 
     threshold: float

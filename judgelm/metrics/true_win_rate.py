@@ -1,7 +1,7 @@
 """Estimate a model's true win rate from many judged pairs and few labels.
 
-Intervals use the delta method, with questions as clusters. Without clusters and Student quantiles, as in `ppi-python`,
-intervals are too short for 20 labels.
+Intervals use the delta method, with questions as clusters. `ppi-python` uses neither clusters nor Student quantiles, so
+its intervals are too narrow for 20 labels.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
 Zrnic (2023), PPI++, section 6 (power tuning).
@@ -48,7 +48,7 @@ class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, n
 def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
     """Estimate the mean human score of all completions; n is the number of labels.
 
-    Labels must be drawn randomly within each stratum. If not `powered`, only the labels are used.
+    Labels must be drawn randomly within each stratum. If `powered` is False, only the labels are used.
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
@@ -149,7 +149,7 @@ class TrueWinRate:
 
 
 def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
-    """Estimate how often the model really wins; a tie counts as half a win.
+    """Estimate the model's true win rate; a tie counts as half a win.
 
     The labels must be a random sample of the judged pairs.
     """
@@ -174,7 +174,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Estimate how many labels a PPI++ interval of at most `width` requires; None if more than all pairs."""
+    """Estimate how many labels reduce the PPI++ interval to `width`; None if labelling all pairs is not enough."""
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
         raise ValueError(f"labels needed: expected at least {MIN_LABELS} labels and a width above 0")
@@ -258,7 +258,7 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
 def _interval(
     value: float, linear: Floats, clusters: Sequence[Hashable], counted: Flags, *, lost: int
 ) -> Estimate | str:
-    """Estimate the interval; the degrees of freedom are the clusters of the `counted` pairs, minus `lost`."""
+    """Estimate the interval; the degrees of freedom are the number of clusters among `counted` pairs minus `lost`."""
     if not linear.any():
         return "all values are equal, so their variance is unknown"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]

@@ -56,7 +56,7 @@ class Criterion:
 
 
 def parse_criteria(value: object) -> tuple[Criterion, ...]:
-    """Parse a list of strings or of objects with `text` and `weight`; it can also be JSON or YAML text.
+    """Parse a list of strings or of objects with `text` and `weight`, or the same list as JSON or YAML text.
 
     Raises:
         ConfigError: the format is wrong, a criterion is duplicated, or no weight is positive.
@@ -104,7 +104,7 @@ class Checklist(BatchMode):
 
     `shown` has one entry per answer and criterion: `part` is the criterion, and `scores` contains P(yes). The
     judgment's `scores` are the weighted shares of criteria met. One answer is graded, two are compared as a pair, and
-    three or more are ranked. If a reply is unparseable, the judgment fails; such replies never count as no.
+    three or more are ranked. If a reply is unparseable, the judgment fails; the reply never counts as a no.
 
     Attributes:
         criteria: criteria for all samples; a `criteria` field in a row overrides them.

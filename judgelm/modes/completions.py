@@ -110,7 +110,7 @@ def labelled(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
 
 
 def agree(winners: Sequence[Winner]) -> bool | None:
-    """Return whether both orders have the same winner, or None if a winner is missing."""
+    """Return whether both orders have the same winner, or None if either winner is missing."""
     return winners[0] == winners[1] if len(winners) == 2 else None
 
 
@@ -120,7 +120,7 @@ def in_sample_order(shown: Shown) -> tuple[float, float] | None:
 
 
 def pair_in_sample_order(order: tuple[int, ...], values: tuple[float, ...]) -> tuple[float, float]:
-    """Reorder two values from the order shown to sample order."""
+    """Reorder two values from display order to sample order."""
     first, second = values
     return (first, second) if order == (0, 1) else (second, first)
 

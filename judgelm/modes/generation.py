@@ -170,7 +170,7 @@ class TeacherMode(BatchMode):
     """Ask a teacher to judge a pair once, in the given order and with the reference, if any.
 
     The teacher writes the score line and the reason in a single reply of at most `reason_tokens` tokens. Each order is
-    a separate sample (`judgelm.runs.teacher`), so a failure never repeats a paid request.
+    a separate sample (`judgelm.runs.teacher`), so paid requests are not repeated after a failure.
     """
 
     name: ClassVar[str] = "teaching"

@@ -12,7 +12,7 @@ from judgelm.records import MAX_SEED, MAX_TEMPERATURE, MAX_TOKENS, Sample, Sampl
 
 
 class Mode(Protocol):
-    """A way to judge one sample."""
+    """A method for judging a sample."""
 
     def __call__(self, sample: Sample) -> Flow:
         """Start judging a sample."""
@@ -141,7 +141,7 @@ def check_above_zero(options: object, *names: str) -> None:
 
 
 def check_threshold(options: object, *names: str) -> None:
-    """Check thresholds that limit how far a probability may be from 0.5."""
+    """Check that thresholds for the distance of a probability from 0.5 are between 0 and 0.5."""
     for name in names:
         if not 0 <= (value := getattr(options, name)) <= 0.5:
             raise ConfigError(

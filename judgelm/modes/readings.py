@@ -269,7 +269,7 @@ def _shares(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
-    """Return the score of each answer. For letters, the scores are scaled shares of preference."""
+    """Return the score of each answer. For letters, the scores are preference shares mapped to the judge's scale."""
     if readout.strengths is None:
         return None
     if reading_of(mode).reads_alone:
@@ -301,7 +301,7 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
 
 
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
-    """Conclude the judgment of a pair. It is `consistent` if the letters from both orders refer to the same answer."""
+    """Build the judgment of a pair. It is `consistent` if the letters from both orders refer to the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)
     orders = [shown for shown in readout.shown if len(shown.order) == 2]

@@ -47,7 +47,7 @@ class Dimension:
 
     Attributes:
         question: the question to ask about the answer.
-        levels: scores keyed by level name. At least two levels must have scores, and the highest must be above 0.
+        levels: scores keyed by level name. At least two levels must have scores, and the highest score must be above 0.
         best_first: list the best level first in the prompt.
     """
 
@@ -116,7 +116,7 @@ def _prompt_text(text: str) -> PromptText:
 
 
 def scales_sha(scales: Sequence[Scale]) -> str:
-    """Return the sha256 (hex) of names, prompts, and scores."""
+    """Return the SHA-256 (hex) of names, prompts, and scores."""
     return sha_of([[scale.name, scale.text.text, list(scale.levels.items())] for scale in scales])
 
 
@@ -145,7 +145,7 @@ class Rubric(BatchMode):
             `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). The default is all dimensions
             in `rubric`, or all six from the paper if `rubric` is empty.
         rubric: custom dimensions, keyed by name; see `configs/judge/rubric.yaml`.
-        accept_missing: if some dimensions fail, use the mean of the remaining ones instead of failing.
+        accept_missing: if some dimensions fail, use the mean of the remaining dimensions instead of failing.
     """
 
     name: ClassVar[str] = "rubric"

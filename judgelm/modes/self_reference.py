@@ -118,7 +118,7 @@ _read = partial(read_verdict, labels=LABELS)
 class Correctness(BatchMode):
     """Judge one answer as `correct` or `incorrect`.
 
-    The answer is never cut, because the part to judge is at its end. A prompt that does not fit fails as `too_long`.
+    The answer is never cut, because its end contains the part to judge. A prompt that does not fit fails as `too_long`.
     The sample's reference is never shown to the judge.
 
     Attributes:

@@ -78,7 +78,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 
     Args:
         text: the judge's reply, with or without a reason after the score line.
-        scale: lowest and highest score of the judge. A denominator (`8/10`) must equal the highest score.
+        scale: the judge's lowest and highest score. A denominator (`8/10`) must equal the highest score.
 
     Example:
         >>> parse_pair("8 6\nThe first answer is more precise.")
@@ -297,7 +297,7 @@ class ScoreLines(NamedTuple):
 
 @cache
 def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
-    """Return all lines of two scores. Scores are multiples of `step` on the scale, including both ends.
+    """Return all lines of two scores. Scores are multiples of `step`, including both ends of the scale.
 
     Raises:
         ConfigError: the step is not positive, or the scale has fewer than 2 or more than `MAX_VALUES` scores.
@@ -325,7 +325,7 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
 def score_grammar(lines: ScoreLines) -> str:
     """Return a regular expression that matches exactly these lines, with or without a line ending.
 
-    If line endings were not allowed, a judge that was trained to write them would be pushed from `8 1` to `8 10`.
+    If line endings were not allowed, a judge trained to write them would be forced to continue `8 1` as `8 10`.
     """
     numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
     score = "|".join(text.replace(".", r"\.") for text in numbers)
@@ -391,7 +391,7 @@ def is_assigned(distribution: PairDistribution) -> bool:
 
 
 def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) -> float | None:
-    """Average P(first answer of the sample is better) over pairs of an order and its distribution.
+    """Average P(first answer of the sample is better) over pairs of (order, distribution).
 
     Returns None if there are no orders or if the score lines of any order have a total probability below
     `MIN_ASSIGNED`.

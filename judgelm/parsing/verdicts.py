@@ -1,4 +1,4 @@
-"""Parse verdicts in replies, including rubric levels and labels in `<ans> ... </ans>`, and decide which one counts.
+"""Parse verdicts in replies, including rubric levels and labels in `<ans> ... </ans>`, and decide which verdict counts.
 
 Source: QA-Judge, Tables 8 and 9, and its authors' code (tags); Play Favorites, appendix D (`Explanation: ..., Answer:
 ...`).
@@ -351,7 +351,7 @@ def _closed(text: str, closing: re.Pattern[str]) -> str:
 
 
 def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
-    """Parse the label of a reply according to the rule."""
+    """Parse the label in a reply with this rule."""
     if rule != "strict":
         return read_label_original(text, "first" if rule == "original" else "last_on_line")
     verdict = read_label(text)
@@ -387,7 +387,7 @@ def _labelled(text: str, start: int) -> StatedVerdict | None:
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
-    """Accept exactly CORRECT or INCORRECT as the answer. The original code treats anything else as INCORRECT."""
+    """Accept only CORRECT or INCORRECT as the answer. The original code treats anything else as INCORRECT."""
     answer = tagged_answer(text, rule).strip()
     if answer in ("CORRECT", "INCORRECT"):
         return _LABELS[answer.lower()]

@@ -1,9 +1,9 @@
 """Prompt templates, which turn a sample into a `Prompt`.
 
 A template has one layout per number of answers. Every judge card and run file contains the hash of the pair layout, so
-that training and judging use the same bytes.
+that training and judging use exactly the same prompts.
 
-- `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on.
+- `judgelm-v1`: the exact prompt format the released JudgeLM checkpoints were trained on.
 - `judgelm-paper`: the prompts in Figures 3 to 6; `judgelm-chat`: the same text as chat messages.
 - `judgelm-compact`: short markers, for judges with a few million parameters.
 - `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
@@ -136,7 +136,7 @@ class Layout:
     Attributes:
         plain: messages without a reference; None if a reference is always shown.
         with_reference: messages with the slot `{reference}`.
-        delimiters: markers of the blocks; `{n}` matches any number.
+        delimiters: markers around the blocks; `{n}` matches any number.
     """
 
     plain: Messages | None
@@ -386,7 +386,7 @@ def get_template(template_id: str) -> Template:
 
 
 def criterion_template(template: Template) -> Template:
-    """Return the template with the same reading that asks about a custom criterion."""
+    """Return the template for a custom criterion that uses the same reading."""
     name = f"{template.reading}-criterion"
     if template.takes_criterion:
         return template

@@ -4,8 +4,8 @@ A sample's dialogue is in `metadata["turns"]`, with one object per turn:
 
     {"question": "...", "answers": ["...", "..."], "reference": "..."}
 
-The last turn contains the sample's `question` and `answers`. The labels such as `[Turn 1]` and the note on which
-answers are judged are ours; single-turn dialogues have neither.
+The last turn contains the sample's `question` and `answers`. Labels such as `[Turn 1]` and the note on which answers
+are judged are ours; single-turn dialogues have neither.
 
 Source: MT-bench (Zheng et al. 2023), multi-turn prompts; JudgeLM, Figures 3 to 5, section 6, and Figure 19.
 """
@@ -265,8 +265,8 @@ def talk_sha(template: Template) -> str:
 def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
     """Return the judge's prompt, extended by the conversation so far.
 
-    `texts` starts with the judge's reply, alternates between questions and replies, and ends with the open question.
-    Replies are untrusted, because they may quote answers.
+    `texts` starts with the judge's reply, alternates between questions and replies, and ends with the unanswered
+    question. Replies are untrusted, because they may quote answers.
     """
     if not texts or len(texts) % 2:
         raise ValueError(f"expected a reply, then alternating questions and replies, but got {len(texts)} texts")

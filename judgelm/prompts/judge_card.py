@@ -1,6 +1,6 @@
 """The cards in a judge's folder: `judge.json` describes the prompt, and `README.md` is the model card for the hub.
 
-Using a different template than in training would silently change a judge's scores. When a judge is loaded, the
+A template that differs from the training template would silently change a judge's scores. When a judge is loaded, the
 template's ID and SHA-256 are therefore compared with the card.
 """
 
@@ -260,7 +260,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:
-    """Check that a template is the one used in training or tuning."""
+    """Check that a template is the same as in training or tuning."""
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
         found = f"the judge was {made} template {card.template!r}, not {template!r}"

@@ -1,8 +1,8 @@
 """Sanitizes untrusted text, so that an answer cannot end its block or add a special token or chat role.
 
 In markers such as `[The End of Assistant 1's Answer]` and `### Response:`, brackets and hashes are replaced with plain
-characters. This also applies to confusables of markers, which differ in case, spacing, invisible characters, or foreign
-letters and brackets. Special tokens are matched exactly, unless the tokenizer folds text first.
+characters. The same applies to confusables of markers, which differ in case, spacing, invisible characters, or foreign
+letters and brackets. Special tokens are matched exactly, unless the tokenizer normalises text first.
 """
 
 import json

@@ -82,7 +82,7 @@ def read_trajectory(text: str) -> tuple[Step, ...]:
 
 
 def read_steps(messages: object) -> tuple[Step, ...]:
-    """Return the steps of messages.
+    """Convert messages to steps.
 
     Raises:
         InputError: the input is not a list of messages, or a message has an unsupported role, call, or content.
@@ -241,7 +241,7 @@ def _elision_ranks(steps: Sequence[Step]) -> dict[int, tuple[int, int]]:
 def match_trajectory(
     steps: Sequence[Step], reference: Sequence[Step], *, arguments: Literal["exact", "ignore"] = "exact"
 ) -> TrajectoryMatch:
-    """Compare a trajectory's tool calls with those of a reference.
+    """Compare a trajectory's tool calls with a reference's.
 
     `exact` compares `arguments` as JSON values; `ignore` compares only the tools.
     """

@@ -335,7 +335,7 @@ def failed_orders(row: JoinedPair) -> int:
 def failure_code(judgment: Judgment) -> str:
     """Return the failure code, or `reversed_order` if only the judgment in the second file failed.
 
-    It is also `off_grammar` if valid score lines have less than half of the probability mass.
+    The code is `off_grammar` if valid score lines have less than half of the probability mass.
     """
     if judgment.failure is not None:
         return judgment.failure.code

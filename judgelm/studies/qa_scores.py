@@ -310,7 +310,7 @@ class ModelPreference(NamedTuple):
 def model_preferences(
     answers: Sequence[QaAnswer], runs: Sequence[QaRun], judges: Mapping[str, str], counting: Counting
 ) -> list[ModelPreference]:
-    """Measure how strongly the judge in `judges` prefers each answering model's answers."""
+    """Measure how strongly each answering model's own judge (in `judges`) prefers its answers."""
     by_judge = {run.judge: run for run in runs}
     rows = []
     for model in dict.fromkeys(answer.model for answer in answers):

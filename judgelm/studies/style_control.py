@@ -16,7 +16,7 @@ from judgelm.studies.pair_labels import by_id, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleTerm:
-    """Coefficients of a style feature for verdicts and labels; positive if more of it is preferred."""
+    """Coefficients of a style feature for verdicts and labels; positive if more of the feature is preferred."""
 
     term: str
     judge: Estimate | None
