@@ -228,7 +228,7 @@ def two_orders(
     clusters: Sequence[Hashable],
     resampling: Resampling,
 ) -> TwoOrders:
-    """Compute LLMBar's scores over both orders, and kappas.
+    """Compute LLMBar's scores and kappas over both orders.
 
     Verdicts are in sample order, or None if unreadable. LLMBar's `kappa_False` and `kappa_True` cannot distinguish a
     win for the second answer from an unreadable reply; these kappas can.

@@ -54,7 +54,7 @@ class Rating:
     """The rating of a model; unbeaten models rank first.
 
     Attributes:
-        elo: Elo rating; an interval bound is infinite if it is not determined by the matches.
+        elo: Elo rating; an interval bound is infinite if the matches do not determine it.
         best_rank: with `worst_rank`, the 95 % interval of the rank.
         record: `unbeaten` if every preference is 1, `winless` if every preference is 0.
     """
@@ -127,7 +127,7 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
     """Return the largest set of models that satisfies Ford's condition, and a reason for each excluded model.
 
-    Verdicts are (model, other model, preference for the first).
+    Verdicts are (model, opponent, preference for the model).
     """
     names = sorted({name for first, second, _ in verdicts for name in (first, second)})
     labels = connected_components(coo_array(_wins_over(verdicts, names)), directed=True, connection="strong")[1]

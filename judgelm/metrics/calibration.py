@@ -51,7 +51,7 @@ def scale(probability: Floats, temperature: float) -> Floats:
 
 
 def bin_edges(bins: int) -> Floats:
-    """Return the edges of equally wide bins from 0 to 1."""
+    """Return the edges of equal-width bins from 0 to 1."""
     return np.linspace(0, 1, bins + 1)
 
 

@@ -260,7 +260,7 @@ class GradeCorrelation:
     Attributes:
         kendall: Kendall's tau-b.
         kappa: Cohen's kappa; None if a grade is not an integer. `weighted_kappa` has quadratic weights.
-        why: reason if all are undefined, otherwise empty.
+        why: reason if all values are undefined, otherwise empty.
     """
 
     n: int

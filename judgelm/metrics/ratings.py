@@ -71,7 +71,7 @@ class PairedRatings:
 
     @property
     def dimensions(self) -> list[str]:
-        """Sorted names; effects are relative to the first one."""
+        """Sorted names; effects are relative to the first dimension."""
         return sorted(self.frame["dimension"].unique())
 
 
@@ -258,7 +258,7 @@ def _alphas(coincidences: Floats) -> Floats:
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
-    """Compute the share of ratings that are within the range of the gold scores.
+    """Compute the share of ratings within the range of the gold scores.
 
     Source: Play Favorites, appendix B (human agreement on the gold dataset).
     """

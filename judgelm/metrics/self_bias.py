@@ -275,7 +275,7 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     """Add `bias` and `debiased` (both normalised), and `debiased_raw` (on the scale of the dimension).
 
-    They are not clipped to the scale, because clipping would bias their means.
+    Debiased scores are not clipped to the scale, because clipping would bias their means.
 
     Raises:
         ValueError: the fit is in log-odds.

@@ -97,7 +97,7 @@ class JudgedPairs:
 
     Attributes:
         verdicts: the judge's verdicts: 1 (win), 0.5 (tie), or 0 (loss).
-        proxy: predictions of the labels: the judge's verdicts or P(win).
+        proxy: the judge's verdicts or P(win), which predict the labels.
         labels: human labels; NaN if missing.
         clusters: n cluster keys, such as questions.
     """
@@ -129,7 +129,7 @@ class JudgeError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrueWinRate:
-    """Estimates of a win rate with 95 % intervals, or a string with the reason if an estimate is not possible.
+    """Estimates of a win rate with 95 % intervals, or the reason why an estimate is not possible.
 
     Attributes:
         judge: mean of `proxy`, which may be biased.

@@ -138,7 +138,7 @@ class Checklist(BatchMode):
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
-        """Return the sample's criteria, or the mode's criteria if the sample has none."""
+        """Return the sample's criteria, or else the mode's criteria."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
             raise InputError(f"sample {sample.id}: no criteria; add `criteria` to each row, or use --criteria FILE")

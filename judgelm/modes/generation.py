@@ -69,7 +69,7 @@ class AnswerTask(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Unique within a model's run, even if a sample's question or options change."""
+        """ID within a model's run, unique even if a sample's question or options change."""
         text = question_of(self.question).text.encode(errors="surrogatepass")
         return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
 

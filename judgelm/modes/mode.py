@@ -109,7 +109,7 @@ class BatchMode:
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Return whether the judge is shown its own answers if these options are set."""
+        """Return whether these options show the judge its own answers."""
         return False
 
 

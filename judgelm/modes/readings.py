@@ -60,7 +60,7 @@ class ReadingMode(BatchMode):
 
 
 class Words(NamedTuple):
-    """The words whose probabilities a reading compares.
+    """The words whose probabilities are compared.
 
     Attributes:
         scores: score for each word on the judge's scale; empty for letters.

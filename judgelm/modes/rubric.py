@@ -187,7 +187,7 @@ class Rubric(BatchMode):
         return scales_sha(self.scales())
 
     def scales(self) -> list[Scale]:
-        """Return the dimensions in the order in which they are judged."""
+        """Return the dimensions in judging order."""
         names = self.dimensions or tuple(self.rubric) or tuple(PLAY_FAVORITES)
         return [scale_of(name, self.rubric[name]) if name in self.rubric else PLAY_FAVORITES[name] for name in names]
 

@@ -103,7 +103,7 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
 def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> StatedVerdict | Unparsed:
     """Parse a reply's verdict.
 
-    The verdict can be in double brackets, on the last line (in single brackets or without any), or after "Final
+    The verdict can be in double brackets, on the last line (with or without single brackets), or after "Final
     verdict:".
 
     Args:
@@ -362,7 +362,7 @@ def read_label(text: str) -> StatedVerdict | Unparsed:
     """Parse CORRECT or INCORRECT in any formatting.
 
     Inside tags, either word is accepted in any case, in quotes, in bold, or with a full stop; other words are ignored.
-    If there are no tags, the whole reply must be the word or mark it as final.
+    If there are no tags, the word must be the whole reply or be marked as final.
     """
     inside = list(_INNERMOST.finditer(_closed(text, _CLOSING_ANY_CASE)))
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]

@@ -226,8 +226,8 @@ class Template:
     ) -> Prompt:
         """Render the prompt, which shows a sample's answers in `order` and `reference` unless it is None.
 
-        For score lines, a single answer is shown as the second answer of a pair. The first is the reference, with the
-        full score prefilled (JudgeLM, Figure 5).
+        For score lines, a single answer is shown as the second answer of a pair. The first answer is the reference,
+        with the full score prefilled (JudgeLM, Figure 5).
 
         Args:
             sample: the sample to judge.

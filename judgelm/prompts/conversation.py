@@ -94,7 +94,7 @@ def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
 def flat_sample(view: DialogueView, sample_id: str) -> Sample:
     """Return a dialogue as a question with the assistants' answers, for word readings.
 
-    If there are several turns, each answer is the whole dialogue with that assistant.
+    If there are several turns, each answer is the whole dialogue with one assistant.
     """
     last = view.turns[-1]
     answers = last.answers
@@ -128,7 +128,7 @@ def dialogue_prompt(
 ) -> Prompt:
     """Return two dialogues in the template's pair blocks, or one dialogue after its references.
 
-    `Truncation.answer` counts the turns of the first assistant shown, followed by those of the second.
+    `Truncation.answer` counts the turns of the first assistant shown, then the turns of the second.
     """
     if len(order) == 1 and not view.anchored:
         raise ValueError("a single dialogue is shown after its references, but a turn has no reference")

@@ -180,7 +180,7 @@ def _shown(value: object) -> str:
 
 
 def task_of(steps: Sequence[Step]) -> str | None:
-    """Return the user's first message, which is used as the task if the row has none."""
+    """Return the user's first message, the default task."""
     return next((step.text for step in steps if step.kind == "user"), None)
 
 

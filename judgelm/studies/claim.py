@@ -159,14 +159,14 @@ class WinRateClaim:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values, without the adjusted preference of each pair."""
+        """Return plain values, without the pairs' adjusted preferences."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
             del plain["control"]["adjusted"]
         return dict(json_ready(plain))
 
     def rows(self) -> list[tuple[str, Estimate | str]]:
-        """Return the name and value of each estimate, with the most trustworthy last."""
+        """Return the name and value of each estimate, most reliable last."""
         judge = "judge's P(better)" if self.soft else "judge's verdicts"
         plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
         ending = ", controlled" if isinstance(self.control, StyleControl) else ""

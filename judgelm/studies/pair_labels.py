@@ -42,7 +42,7 @@ def first_better(judgment: Judgment, soft: bool = True) -> float:
 
 
 def winner_of(label: int) -> Winner:
-    """Return the inverse of `label_of`."""
+    """Convert a label back to a winner."""
     return _WINNERS[label]
 
 

@@ -233,7 +233,7 @@ class _Gap(NamedTuple):
 
 
 def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[_Gap]:
-    """Return the paired gap to EM for every judge, data set, and answering model, widest gap first."""
+    """Return the paired difference from EM per judge, data set, and answering model, largest first."""
     gaps = []
     for run in runs:
         for (data_set, model), members in _by_model(answers).items():
@@ -246,7 +246,7 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """Compare judging only answers with EM 0 to judging all answers (Table 11); None if no run judged all."""
+    """Compare judging only answers with EM 0 to judging all answers (Table 11); None if no run judged all answers."""
     rows: list[Row] = []
     groups = _by_model(answers)
     for run in (run for run in runs if run.judged_all(answers)):

@@ -217,7 +217,7 @@ SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "of
 
 
 def all_taus(items: SsrItems) -> tuple[float, ...]:
-    """Return all thresholds at which the gate of an item changes, in ascending order."""
+    """Return all thresholds at which an item's gate changes, in ascending order."""
     return thresholds([item.majority.k for item in items.items])
 
 

@@ -25,7 +25,7 @@ class StyleTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledAgreement:
-    """Effect of style on a run, and agreement without this effect.
+    """Effect of style on verdicts, and agreement without this effect.
 
     Attributes:
         without_answers: number of labelled pairs with a verdict but without answers.
