@@ -117,8 +117,7 @@ class Preference(NamedTuple):
 def preferences(
     own: Flags, others: Flags, questions: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Preference, ...]:
-    """Compute the share of answers that only the model's own judge accepts, for each of
-    `PREFERENCE_THRESHOLDS`.
+    """Compute the share of answers that only the model's own judge accepts, for each of `PREFERENCE_THRESHOLDS`.
 
     `own` has shape (n,) and `others` (n, k); True means correct.
     """
