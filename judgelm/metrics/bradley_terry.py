@@ -3,8 +3,8 @@
 P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) counts as half a win for each model.
 
 If the likelihood has no finite maximum (a model never lost, or the first answer always won), virtual ties are added as
-a prior: one for each model against a player of strength 0, and one between equal players for the position. If a rating
-is bounded only by this prior, its interval is unbounded.
+a prior. Each model ties with a player of strength 0, and two equal players tie to bound the position effect. If a
+rating is bounded only by this prior, its interval is unbounded.
 
 Source: Bradley and Terry (1952); Ford (1957) for the condition that makes strengths finite; Chiang et al. (2024),
 Chatbot Arena, section 4. For a single proportion, this is Jeffreys' prior (Firth, 1993).
@@ -259,7 +259,7 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
     """Remove interval bounds that the matches do not determine relative to the largest connected group.
 
-    At the remaining bound, the probability of winning (or losing) all these matches is at most 2.5 %.
+    At the remaining bound, the probability of winning (or losing) all matches against other groups is at most 2.5 %.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T

@@ -117,8 +117,8 @@ def fit_temperature(
 ) -> Estimate | None:
     """Fit the temperature with the lowest log loss; above 1, the judge is overconfident.
 
-    Returns None if there is no optimum inside `TEMPERATURES`. For resamples without an optimum, the nearer end of this
-    range is used.
+    Returns None if there is no optimum inside `TEMPERATURES`. For resamples without an optimum, the nearer end of
+    `TEMPERATURES` is used.
     """
     _check(outcome, probability)
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)

@@ -1,9 +1,9 @@
 """Correlations between generation and judgment, judge and annotator labels, and grades and reference grades.
 
-If a side is constant, the correlation is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
+If a variable is constant, the correlation is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
 Point estimates are the same as in scipy and scikit-learn.
 
-Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
+Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7, and 10.
 """
 
 import math
@@ -79,7 +79,8 @@ def band(value: float) -> Band:
 def fisher_interval(value: float, n: int, controlled: int = 0, variance: float = 1.0) -> Estimate | None:
     """Add Fisher's z interval to a correlation; None at 1 and -1, or if n - 3 - controlled is below 1.
 
-    `variance` is the variance of z times (n - 3 - controlled): 1.06 for Spearman's (Fieller, Hartley, Pearson, 1957).
+    `variance` is the variance of z times (n - 3 - controlled): 1.06 for Spearman's correlation (Fieller, Hartley,
+    Pearson, 1957).
 
     Source: Fisher (1924), The distribution of the partial correlation coefficient.
     """

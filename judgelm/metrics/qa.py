@@ -57,7 +57,7 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 def token_f1(predicted: str, gold: str) -> TokenF1:
     """Compute F1, precision, and recall over multisets of normalised tokens.
 
-    All are 0 if the answers differ and one of them is `yes`, `no`, or `noanswer`.
+    All three are 0 if the answers differ and either is `yes`, `no`, or `noanswer`.
 
     Source: HotpotQA (Yang et al. 2018), official evaluation script.
     """
@@ -75,7 +75,7 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     """Compute the F1 of two answers with several spans, rounded to two decimals like the official script.
 
-    Spans are matched one to one to maximise the sum of F1 over token *sets*, which is divided by the larger number of
+    Spans are matched one to one to maximise the sum of F1 over token *sets*; the sum is divided by the larger number of
     spans. A span's F1 is 0 if the gold span has numbers and the predicted span contains none of them.
 
     Source: DROP (Dua et al. 2019), section 5 and official evaluation script.

@@ -126,7 +126,7 @@ def pair_in_sample_order(order: tuple[int, ...], values: tuple[float, ...]) -> t
 
 
 def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
-    """Decorate a mode's `__call__` so that its judgments include counts of tokens and sanitized markers."""
+    """Decorate `__call__` to add counts of tokens and sanitized markers to judgments."""
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:

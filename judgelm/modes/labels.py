@@ -78,8 +78,8 @@ def ask_probabilities(
 ) -> RequestFlow[list[float | None]]:
     """Return P(first label) at the position of each reply's label, given the reasoning before it.
 
-    It is None if the reply has no label, the engine returns no probabilities, or the labels' total probability is below
-    `MIN_ASSIGNED`. Pass the same `max_tokens` as for the replies, so that answers are cut in the same way.
+    The value is None if the reply has no label, the engine returns no probabilities, or the labels' total probability
+    is below `MIN_ASSIGNED`. Pass the same `max_tokens` as for the replies, so that answers are cut in the same way.
     """
     values: list[float | None] = [None] * len(shown)
     indices = [index for index, reply in enumerate(shown) if reply.label is not None]

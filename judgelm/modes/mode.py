@@ -21,8 +21,8 @@ class Mode(Protocol):
 class BatchMode:
     """Base class for the modes used by batch runs, the server, and `Judge`.
 
-    A mode is a frozen dataclass, and calling it with a sample returns a `Flow`. Its fields are its options and are part
-    of a run's fingerprint, so earlier runs cannot be resumed after a field is added or renamed.
+    A mode is a frozen dataclass, and calling it with a sample returns a `Flow`. The fields are the mode's options and
+    part of a run's fingerprint, so earlier runs cannot be resumed after a field is added or renamed.
 
     Attributes:
         answers: minimum and maximum number of answers; None means no limit.

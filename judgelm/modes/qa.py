@@ -1,9 +1,9 @@
 """Correctness of short answers, determined by an exact match with the gold answer or otherwise by a judge.
 
-`qa-6-shot` is the paper's prompt (Table 9), except for two of its six examples. We wrote these and the prompt's
-variants. `qa-6-shot-released` uses the layout from the authors' code.
+`qa-6-shot` is the paper's prompt (Table 9), except for two of its six examples. We wrote these two examples and the
+prompt's variants. `qa-6-shot-released` uses the layout from the authors' code.
 
-Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
+Source: QA-Judge, sections 4.2, 5.2, and 6.3, Tables 8, 9, and 11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

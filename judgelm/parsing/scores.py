@@ -154,9 +154,9 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
 def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
     """Parse two scores stated anywhere in a reply, for judges that reason before they score.
 
-    A statement is a line of two scores, two scores in brackets after "output", "scores", or "ratings" (`The output
-    tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements
-    must agree.
+    A statement is a line of two scores, a line such as `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score
+    of 8`. Two scores in brackets after "output", "scores", or "ratings" are also a statement (`The output tuple is (6,
+    10)`). All statements must agree.
     """
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
@@ -323,7 +323,7 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
 
 
 def score_grammar(lines: ScoreLines) -> str:
-    """Return a regular expression that matches exactly these lines, with or without a line ending.
+    """Return a regular expression that matches these lines, with or without a line ending.
 
     If line endings were not allowed, a judge trained to write them would be forced to continue `8 1` as `8 10`.
     """
@@ -333,7 +333,7 @@ def score_grammar(lines: ScoreLines) -> str:
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:
-    """Return the distribution over score lines. Its values are NaN if the total probability is 0.
+    """Return the distribution over score lines. The values are NaN if the total probability is 0.
 
     Args:
         lines: n score lines.

@@ -37,7 +37,7 @@ _STRIPPED_NEXT = re.compile("assistant(?:analysis|commentary)")
 
 
 class Separated(NamedTuple):
-    """A reply, split from its thinking. `block + reply` is the whole text, except for a channel's end marker.
+    """A reply and its thinking. `block + reply` is the whole text, except for a channel's end marker.
 
     Attributes:
         block: everything before the reply, including tags and whitespace; empty if there is no thinking.

@@ -67,7 +67,7 @@ class Statement(NamedTuple):
 
     Attributes:
         start: start of the verdict's mark, which may be before the word.
-        final: whether the verdict is explicitly marked as final.
+        final: whether the verdict is marked as final.
     """
 
     verdict: StatedVerdict

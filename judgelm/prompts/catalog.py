@@ -74,7 +74,7 @@ def fill(
 def _pieces(role: Role | None, message: str, slots: tuple[str, ...]) -> list[Span | str]:
     texts = re.split(rf"\{{({'|'.join(slots)})\}}", message)
     pieces = [text if index % 2 else Span(text, "template", role) for index, text in enumerate(texts)]
-    # keep empty messages, because chat templates replace a missing one with a default
+    # keep empty messages, because chat templates replace a missing message with a default
     return [piece for piece in pieces if isinstance(piece, str) or piece.text or len(texts) == 1]
 
 

@@ -243,7 +243,7 @@ def match_trajectory(
 ) -> TrajectoryMatch:
     """Compare a trajectory's tool calls with a reference's.
 
-    `exact` compares `arguments` as JSON values; `ignore` compares only the tools.
+    `exact` compares `arguments` as JSON values; `ignore` compares only tool names.
     """
     called, wanted = ([_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference))
     counts, needs = Counter(called), Counter(wanted)

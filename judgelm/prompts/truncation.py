@@ -330,7 +330,7 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
 
 
 def without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with the system message moved into the first user message."""
+    """Move the system message into the first user message."""
     system = "\n\n".join(_text(message["content"]) for message in messages if message["role"] == "system")
     others = [dict(message) for message in messages if message["role"] != "system"]
     first = next((message for message in others if message["role"] == "user"), None)

@@ -77,7 +77,7 @@ class OrderLabel:
 
     Attributes:
         label: None if this order failed or was skipped after a failure.
-        lead: score of the sample's first answer minus the score of its second; None if there are no scores.
+        lead: score of the sample's first answer minus the score of the second answer; None if there are no scores.
     """
 
     label: int | None

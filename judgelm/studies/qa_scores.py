@@ -46,7 +46,7 @@ class QaAnswer:
         question: key shared by all answers to the question.
         own: exact match and F1 under the data set's rules.
         gate: exact match and F1 under the rules that decide whether to call the judge.
-        human: whether annotators consider it correct.
+        human: whether annotators consider the answer correct.
     """
 
     id: str

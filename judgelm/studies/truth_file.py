@@ -4,7 +4,7 @@
     {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
 
 Samples with the same `question` (default: the id) are resampled together. `answer` is the correct final answer, in the
-form that the judging mode extracts. It is compared with the judge's self-solves if `judge_correct` is not set.
+form that the judging mode extracts. If `judge_correct` is not set, `answer` is compared with the judge's self-solves.
 """
 
 from collections.abc import Iterable, Mapping

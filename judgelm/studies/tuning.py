@@ -289,7 +289,7 @@ def _temperature(lead: Floats) -> float:
 def strength_difference(judgment: Judgment | None) -> float:
     """Return the difference in strength, first minus second, at temperature 1; NaN if there is no verdict.
 
-    It is computed from log-odds or grades, because P(first better) is rounded to 1 for a confident judge.
+    The difference is computed from log-odds or grades, because P(first better) is rounded to 1 for a confident judge.
     """
     if judgment is None or judgment.failure is not None:
         return math.nan
