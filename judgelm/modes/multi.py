@@ -41,7 +41,7 @@ class Multi(ReadingMode):
         permutations: number of orders to show, starting with the sample's order.
         drawing: `cyclic` rotates the answers by one position per order. `seeded` draws random orders that depend on
             `seed` and the sample's ID.
-        accept_missing: if some orders fail, use the mean of the remaining orders instead of failing.
+        accept_missing: if some orders fail, use the mean of the remaining ones instead of failing.
         min_answer_tokens: an order fails as `too_long` if truncation would leave an answer with fewer tokens; at least
             16.
         reasons: `all` requests a reason for the first order with a parseable reply.

@@ -145,7 +145,7 @@ class Rubric(BatchMode):
             `logical_robustness`, `logical_correctness`, `helpfulness`, `faithfulness`). The default is all dimensions
             in `rubric`, or all six from the paper if `rubric` is empty.
         rubric: custom dimensions, keyed by name; see `configs/judge/rubric.yaml`.
-        accept_missing: if some dimensions fail, use the mean of the remaining dimensions instead of failing.
+        accept_missing: if some dimensions fail, use the mean of the remaining ones instead of failing.
     """
 
     name: ClassVar[str] = "rubric"

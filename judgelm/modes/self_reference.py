@@ -201,8 +201,8 @@ class SelectiveSelfReference(LabelPairMode):
     The sample's reference is never shown.
 
     Attributes:
-        when: `selective` shows the answer if enough answers agree. For comparison, `always` shows the answer regardless
-            of agreement, and `never` does not.
+        when: `selective` shows the answer if enough answers agree. For comparison, `always` shows it regardless of
+            agreement, and `never` does not show it.
         task: `choice` or `number`.
         solves: number of answers to generate (k). If the sample has saved `solves`, they are used instead.
         tau: minimum share of answers that must agree, in [0, 1].
