@@ -1,4 +1,4 @@
-"""Agreement of a judge with labels, annotators, and other judges, and between two orders.
+"""Agreement of a judge with labels, annotators, and other judges, and between the two answer orders.
 
 Labels are +1 (first answer better), 0 (tie), and -1 (second better), in arrays of shape (n,). Functions raise
 `ValueError` for other labels, different shapes, or n = 0.
@@ -54,8 +54,8 @@ def confusion_cells(truth: Ints, predicted: Ints) -> Floats:
 def scores_of_confusion(matrices: Floats) -> Floats:
     """Return accuracy and macro precision, recall, and F1, shape (m, 4), for confusion matrices of shape (m, 3, 3).
 
-    As in scikit-learn, macro averages cover the labels in truth or prediction, and a label that is never predicted has
-    precision 0.
+    As in scikit-learn, macro averages exclude labels that are neither true nor predicted for any pair. A label that is
+    never predicted has precision 0.
     """
     hits = np.diagonal(matrices, axis1=1, axis2=2)
     in_truth, in_prediction = matrices.sum(axis=2), matrices.sum(axis=1)
@@ -131,7 +131,7 @@ def _fleiss(votes: Sequence[Sequence[int]]) -> float | None:
 
 
 class McNemar(NamedTuple):
-    """Number of pairs for which both judges, only one, or neither is right.
+    """Numbers of pairs on which both judges, only one, or neither is right.
 
     The p-value is from the exact two-sided binomial test, which treats pairs as independent.
     """
@@ -146,7 +146,7 @@ class McNemar(NamedTuple):
 def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
     """Return the first judge's accuracy minus the second's.
 
-    If the difference is the same for all pairs, the interval is as wide as Wilson's interval for 0 discordant pairs.
+    If the difference is the same for all pairs, the interval is based on Wilson's interval for 0 discordant pairs.
     """
     _check_shapes("judges", first, second)
     values = first.astype(np.float64) - second
@@ -174,7 +174,7 @@ def mcnemar(first: Flags, second: Flags) -> McNemar:
 def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resampling) -> Estimate | None:
     """Return unweighted Cohen's kappa; None if all labels are equal.
 
-    Resamples whose labels are all equal are excluded; if they exceed 5 %, the interval is NaN.
+    Resamples with only one label are excluded; if more than 5 % are excluded, the interval is NaN.
 
     Source: Cohen (1960), A coefficient of agreement for nominal scales.
     """
@@ -189,7 +189,7 @@ def cohens_kappa(first: Ints, second: Ints, clusters: Clusters, resampling: Resa
 
 
 def position_cells(given: Ints, swapped: Ints) -> Floats:
-    """One-hot encode each pair as consistent, toward first, or toward second, shape (n, 3).
+    """One-hot encode each pair as consistent, biased to the first position, or biased to the second; shape (n, 3).
 
     Labels are in sample order, so `given` equals `swapped` for an unbiased judge.
 
@@ -228,10 +228,10 @@ def two_orders(
     clusters: Sequence[Hashable],
     resampling: Resampling,
 ) -> TwoOrders:
-    """Compute LLMBar's scores over both orders, and kappas.
+    """Compute LLMBar's scores and kappas over both orders.
 
-    Verdicts are in sample order, or None if unreadable. Unlike LLMBar's `kappa_False` and `kappa_True`, the kappas do
-    not confuse a winner of 2 with an unreadable reply.
+    Verdicts are in sample order, or None if unreadable. LLMBar's `kappa_False` and `kappa_True` cannot distinguish a
+    win for the second answer from an unreadable reply; these kappas can.
 
     Source: Zeng et al. 2024, LLMBar, LLMEvaluator/evaluate.py.
     """

@@ -16,12 +16,12 @@ _TIE_WEIGHTS = (0.30, 0.30, 0.20, 0.20, 0.01)
 
 
 def right_by_vote(labels: Sequence[int | None], truth: int) -> bool:
-    """Apply JudgeBench's rule: each order votes +1 if right, -1 if wrong, and 0 for a tie or failure (None)."""
+    """Apply JudgeBench's rule: each verdict counts +1 if right, -1 if wrong, and 0 for a tie or failure (None)."""
     return sum((label == truth) - (label == -truth) for label in labels if label is not None) > 0
 
 
 def first_place_share(scores: Sequence[float], right: int) -> float:
-    """Return RewardBench 2's best-of-n credit: 1/k if the right answer shares first place with k - 1 others."""
+    """Return RewardBench 2's best-of-n credit: 1/k if the right answer shares first place with k - 1 other answers."""
     best = max(scores)
     return 1 / sum(score == best for score in scores) if scores[right] == best else 0.0
 

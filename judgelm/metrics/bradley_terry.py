@@ -1,13 +1,13 @@
 """Bradley-Terry ratings from soft verdicts on pairs, with a first-position effect.
 
-P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) counts as half a win for each.
+P(i, shown first, beats j) = expit(strength_i - strength_j + position). A tie (0.5) counts as half a win for each model.
 
-If the likelihood has no finite maximum (a model never lost, or the first answer always won), a prior is added: each
-model ties once with a virtual player of strength 0, and two equal players tie once for the position. If a rating is
-bounded only by this prior, its interval is open.
+If the likelihood has no finite maximum (a model never lost, or the first answer always won), virtual ties are added as
+a prior. Each model ties with a player of strength 0, and two equal players tie to bound the position effect. If a
+rating is bounded only by this prior, its interval is unbounded.
 
-Source: Bradley and Terry (1952); Ford (1957) for when strengths are finite; Chiang et al. (2024), Chatbot Arena,
-section 4. For a single proportion, this is Jeffreys' prior (Firth, 1993).
+Source: Bradley and Terry (1952); Ford (1957) for the condition that makes strengths finite; Chiang et al. (2024),
+Chatbot Arena, section 4. For a single proportion, this is Jeffreys' prior (Firth, 1993).
 """
 
 import warnings
@@ -54,7 +54,7 @@ class Rating:
     """The rating of a model; unbeaten models rank first.
 
     Attributes:
-        elo: Elo rating; an interval bound is infinite if it is not determined by the matches.
+        elo: Elo rating; an interval bound is infinite if the matches do not determine it.
         best_rank: with `worst_rank`, the 95 % interval of the rank.
         record: `unbeaten` if every preference is 1, `winless` if every preference is 0.
     """
@@ -127,7 +127,7 @@ def bradley_terry(matches: Sequence[Match], resampling: Resampling) -> Ratings:
 def comparable_models(verdicts: Sequence[tuple[str, str, float]]) -> tuple[list[str], dict[str, str]]:
     """Return the largest set of models that satisfies Ford's condition, and a reason for each excluded model.
 
-    Verdicts are (model, other model, preference for the first).
+    Verdicts are (model, opponent, preference for the model).
     """
     names = sorted({name for first, second, _ in verdicts for name in (first, second)})
     labels = connected_components(coo_array(_wins_over(verdicts, names)), directed=True, connection="strong")[1]
@@ -257,9 +257,9 @@ def _advantage(data: _Data, point: Floats, samples: Floats, n: int) -> Estimate:
 
 
 def _open_bounds(elo: Floats, bounds: Floats, wins: Flags, data: _Data, point: Floats) -> Floats:
-    """Open the intervals of models that are unbounded relative to the largest connected group.
+    """Remove interval bounds that the matches do not determine relative to the largest connected group.
 
-    At the finite bound, the probability of winning (or losing) all these matches is at most 2.5 %.
+    At the remaining bound, the probability of winning (or losing) all matches against other groups is at most 2.5 %.
     """
     reaches = np.isfinite(shortest_path(wins.astype(float), unweighted=True))
     together = reaches & reaches.T

@@ -51,7 +51,7 @@ def scale(probability: Floats, temperature: float) -> Floats:
 
 
 def bin_edges(bins: int) -> Floats:
-    """Return the edges of equally wide bins from 0 to 1."""
+    """Return the edges of equal-width bins from 0 to 1."""
     return np.linspace(0, 1, bins + 1)
 
 
@@ -117,7 +117,8 @@ def fit_temperature(
 ) -> Estimate | None:
     """Fit the temperature with the lowest log loss; above 1, the judge is overconfident.
 
-    Returns None if there is no optimum inside `TEMPERATURES`. Resamples without an optimum use the end of the range.
+    Returns None if there is no optimum inside `TEMPERATURES`. For resamples without an optimum, the nearer end of
+    `TEMPERATURES` is used.
     """
     _check(outcome, probability)
     lead = np.where(outcome, 1.0, -1.0) * log_odds(probability)

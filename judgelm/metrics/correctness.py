@@ -1,4 +1,4 @@
-"""Metrics for correctness judgments, split by whether the judge can answer the question, and gate metrics.
+"""Metrics for correctness judgments, split by whether the judge can answer the question, and for the gate.
 
 Arrays have shape (n,); different shapes raise `ValueError`. Exclude failed judgments first.
 """
@@ -13,7 +13,7 @@ from judgelm.metrics.resampling import Basis, Clusters, Estimate, Flags, Floats,
 
 
 class GateScores(NamedTuple):
-    """Share of items with the gate on, and share of these with a right majority answer; None if undefined."""
+    """Share of items whose gate is on, and share of these items whose majority answer is right; None if undefined."""
 
     rate: Estimate | None
     precision: Estimate | None
@@ -106,7 +106,7 @@ class CorrectnessScores(NamedTuple):
 
 
 class SplitQuality(NamedTuple):
-    """F1 on questions that the judge answers correctly (D_J+) or incorrectly (D_J-), and the gap."""
+    """F1 on questions that the judge answers correctly (D_J+) or incorrectly (D_J-), and their difference."""
 
     right: Estimate | None
     wrong: Estimate | None
@@ -114,7 +114,7 @@ class SplitQuality(NamedTuple):
 
 
 class FourWayCell(NamedTuple):
-    """A cell of the four-way split; all answers in a cell have the same true label.
+    """A cell of the four-way split; all answers in the cell have the same true label.
 
     `own_class_f1` is F1 for this label: 2a / (1 + a) for accuracy a, because precision is 1.
     """
@@ -125,7 +125,7 @@ class FourWayCell(NamedTuple):
 
 
 class SplitChange(NamedTuple):
-    """Second method minus first: F1 on all answers, D_J+, and D_J-, and accuracy in each of `FOUR_WAYS`."""
+    """Changes with the second method: F1 on all answers, D_J+, and D_J-, and accuracy in each of `FOUR_WAYS`."""
 
     f1: Estimate | None
     f1_right: Estimate | None
@@ -191,7 +191,7 @@ def _own_class_f1(accuracy: Estimate) -> Estimate:
 def split_change(
     own: Flags, truth: Flags, judged: tuple[Flags, Flags], clusters: Clusters, resampling: Resampling
 ) -> SplitChange:
-    """Compute how F1 and accuracies change with a second method; `judged` contains the labels from both.
+    """Compute how F1 and accuracies change with a second method; `judged` contains the labels from both methods.
 
     Source: Self-Reference, appendix C.5 and Figures 15-17.
     """
@@ -213,7 +213,7 @@ def split_change(
 
 
 def overconfidence(truth: Flags, judged: Flags, clusters: Clusters, resampling: Resampling) -> Estimate | None:
-    """Compute the share judged correct minus the share that is correct; None if there are no answers.
+    """Compute the share of answers judged correct minus the share of correct answers; None if empty.
 
     Source: Self-Reference, Table 2.
     """

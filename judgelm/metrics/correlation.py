@@ -1,9 +1,9 @@
 """Correlations between generation and judgment, judge and annotator labels, and grades and reference grades.
 
-If a side is constant, the correlation is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
+If a variable is constant, the correlation is None with a reason (Self-Reference prints 0.0000, QA-Judge NaN).
 Point estimates are the same as in scipy and scikit-learn.
 
-Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7 and 10.
+Source: Self-Reference, sections 4.3 and 5.2; QA-Judge, sections 5.1 and 6.3, Tables 2, 4, 7, and 10.
 """
 
 import math
@@ -79,7 +79,8 @@ def band(value: float) -> Band:
 def fisher_interval(value: float, n: int, controlled: int = 0, variance: float = 1.0) -> Estimate | None:
     """Add Fisher's z interval to a correlation; None at 1 and -1, or if n - 3 - controlled is below 1.
 
-    `variance` is the variance of z times (n - 3 - controlled): 1.06 for Spearman's (Fieller, Hartley, Pearson, 1957).
+    `variance` is the variance of z times (n - 3 - controlled): 1.06 for Spearman's correlation (Fieller, Hartley,
+    Pearson, 1957).
 
     Source: Fisher (1924), The distribution of the partial correlation coefficient.
     """
@@ -206,7 +207,7 @@ class MeanCorrelation:
 
 
 def pearson(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Return Pearson's correlation; None if there are fewer than two values or a side is constant."""
+    """Return Pearson's correlation; None if there are fewer than two values or either array is constant."""
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"correlation: expected two arrays of the same shape (n,), got {x.shape} and {y.shape}")
@@ -258,7 +259,7 @@ class GradeCorrelation:
     Attributes:
         kendall: Kendall's tau-b.
         kappa: Cohen's kappa; None if a grade is not an integer. `weighted_kappa` has quadratic weights.
-        why: reason if all are undefined, otherwise empty.
+        why: reason if all values are undefined, otherwise empty.
     """
 
     n: int
@@ -280,7 +281,7 @@ def grade_correlation(
     """Correlate n grades with reference grades, and compute kappa.
 
     `categories` are integer reference grades for kappa; None uses `reference`. Undefined resamples are excluded; if
-    they exceed 5 %, the interval is NaN.
+    more than 5 % are undefined, the interval is NaN.
 
     Source: prometheus-eval, eval/utils.py (Pearson, Kendall, Spearman of mean scores); Cohen (1960, 1968) for kappa.
     """
@@ -333,7 +334,7 @@ def _resampled(
 
 
 def pearsons(tables: Floats, rows: Floats, columns: Floats) -> Floats:
-    """Return Pearson's correlation for count tables of shape (m, a, b); NaN if a side is constant.
+    """Return Pearson's correlation for count tables of shape (m, a, b); NaN if either variable is constant.
 
     `rows`, of shape (a,) or (m, a), and `columns` contain the values.
     """
@@ -354,7 +355,7 @@ def spearmans(tables: Floats) -> Floats:
 
 
 def kendalls(tables: Floats) -> Floats:
-    """Return Kendall's tau-b for count tables with ascending levels; NaN if a side is constant."""
+    """Return Kendall's tau-b for count tables with ascending levels; NaN if either variable is constant."""
     total = tables.sum(axis=(1, 2))
     above = np.zeros_like(tables)  # count of cells above and to the left
     above[:, 1:, 1:] = tables.cumsum(axis=1).cumsum(axis=2)[:, :-1, :-1]
@@ -368,7 +369,7 @@ def kendalls(tables: Floats) -> Floats:
 
 
 def kappas(tables: Floats, *, quadratic: bool) -> Floats:
-    """Return Cohen's kappa for square count tables of consecutive levels; NaN if one cell has all counts."""
+    """Return Cohen's kappa for square count tables of consecutive levels; NaN if all counts are in one cell."""
     places = np.arange(tables.shape[1])
     apart = (places[:, None] - places) ** 2
     cost = apart if quadratic else (apart > 0).astype(np.float64)

@@ -35,7 +35,7 @@ class OrderedLogit(NamedTuple):
 def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int = 100) -> OrderedLogit:
     """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)) to rows with counts.
 
-    The matrix must not contain a constant, and every level must occur.
+    The matrix must not contain a constant column, and every level must occur in `levels`.
 
     Source: McCullagh (1980), Regression models for ordinal data; Pratt (1981), Concavity of the log likelihood.
     """

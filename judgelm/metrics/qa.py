@@ -57,7 +57,7 @@ def match(predicted: str, golds: Sequence[Gold], rules: QaRules) -> AnswerMatch:
 def token_f1(predicted: str, gold: str) -> TokenF1:
     """Compute F1, precision, and recall over multisets of normalised tokens.
 
-    All are 0 if the answers differ and one of them is `yes`, `no`, or `noanswer`.
+    All three are 0 if the answers differ and either is `yes`, `no`, or `noanswer`.
 
     Source: HotpotQA (Yang et al. 2018), official evaluation script.
     """
@@ -75,7 +75,7 @@ def token_f1(predicted: str, gold: str) -> TokenF1:
 def drop_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     """Compute the F1 of two answers with several spans, rounded to two decimals like the official script.
 
-    Spans are matched one to one to maximise the sum of F1 over token *sets*, which is divided by the larger number of
+    Spans are matched one to one to maximise the sum of F1 over token *sets*; the sum is divided by the larger number of
     spans. A span's F1 is 0 if the gold span has numbers and the predicted span contains none of them.
 
     Source: DROP (Dua et al. 2019), section 5 and official evaluation script.
@@ -103,9 +103,9 @@ PREFERENCE_THRESHOLDS = (1.0, 5 / 6, 4 / 6)
 
 
 class Preference(NamedTuple):
-    """Share of answers without an exact match that only one judge calls correct.
+    """Share of answers without an exact match that only one judge considers correct.
 
-    `threshold` is the minimum share of the `others` that must say incorrect; `needed` is the number of these judges.
+    At least `needed` judges (share `threshold` of the `others`) must consider the answer incorrect.
     """
 
     threshold: float
@@ -117,7 +117,7 @@ class Preference(NamedTuple):
 def preferences(
     own: Flags, others: Flags, questions: Sequence[Hashable], resampling: Resampling
 ) -> tuple[Preference, ...]:
-    """Compute the share of answers that only their own judge calls correct, for each of `PREFERENCE_THRESHOLDS`.
+    """Compute the share of answers that only the model's own judge accepts, for each of `PREFERENCE_THRESHOLDS`.
 
     `own` has shape (n,) and `others` (n, k); True means correct.
     """

@@ -44,7 +44,7 @@ class PairedRatings:
     Attributes:
         frame: columns `item`, `dimension`, `task`, `judge`, `model`, `length`, and extra columns. `rating` and
             `reference` are normalised (raw values: suffix `_raw`). `own` is the judge's name if it rates itself.
-            `family` is its family if it rates another model of the family. Otherwise, both are empty.
+            `family` is the judge's family if it rates another model from this family. Otherwise, both are empty.
         unreferenced: scored rows without a reference.
         unscored: number of judges' rows without a score.
     """
@@ -71,7 +71,7 @@ class PairedRatings:
 
     @property
     def dimensions(self) -> list[str]:
-        """Sorted names; effects are relative to the first one."""
+        """Sorted names; effects are relative to the first dimension."""
         return sorted(self.frame["dimension"].unique())
 
 
@@ -80,7 +80,7 @@ def pair_with_reference(
 ) -> PairedRatings:
     """Join each score with the completion's mean reference score, and normalise both on the same scale.
 
-    Attention checks are excluded, and so are rows by the judge `gold` unless it is the reference.
+    Attention checks are excluded. Scores by the judge `gold` are also excluded, unless they are the reference.
 
     Raises:
         ValueError: no score has a reference.
@@ -166,7 +166,7 @@ def families_given(families: Mapping[str, Sequence[str]]) -> FamilyOf:
 
 
 def without_models(paired: PairedRatings, models: Collection[str], *, judges_too: bool = False) -> PairedRatings:
-    """Exclude the completions of `models` (as in the paper) and optionally their judgments (as in the R code)."""
+    """Exclude completions by `models` (as in the paper) and optionally their judgments (as in the R code)."""
     rows = ~paired.frame["model"].isin(models)
     if judges_too:
         rows &= ~paired.frame["judge"].isin(models)
@@ -258,7 +258,7 @@ def _alphas(coincidences: Floats) -> Floats:
 
 
 def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampling) -> Estimate | None:
-    """Compute the share of ratings that are within the range of the gold scores.
+    """Compute the share of ratings within the range of the gold scores.
 
     Source: Play Favorites, appendix B (human agreement on the gold dataset).
     """
@@ -270,7 +270,7 @@ def gold_accuracy(ratings: pd.DataFrame, gold: pd.DataFrame, resampling: Resampl
 
 
 def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampling) -> Estimate | None:
-    """Compute the share of attention checks rated below the middle of the scale; the paper gives no threshold."""
+    """Compute the share of attention checks rated below the middle of the scale; the paper specifies no threshold."""
     scored = checks[checks["score"].notna()]
     if scored.empty:
         return None
@@ -278,7 +278,7 @@ def attention_accuracy(checks: pd.DataFrame, middle: float, resampling: Resampli
 
 
 def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
-    """Compute Spearman's correlation; None if there are fewer than four rows or a side is constant.
+    """Compute Spearman's correlation; None if there are fewer than four rows or either variable is constant.
 
     The interval uses Fisher's z with Bonett and Wright's standard error sqrt((1 + r^2 / 2) / (n - 3)).
 
@@ -300,7 +300,7 @@ MAX_MIXED_PANELS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePanel:
-    """Quality of a panel's mean score; a judge of unknown family is its own family.
+    """Quality of a panel's mean score; a judge whose family is unknown counts as a separate family.
 
     Attributes:
         unevenness: root mean square, over models, of the centred difference between panel and reference scores.

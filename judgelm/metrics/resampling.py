@@ -1,6 +1,7 @@
 """Bootstrap intervals for statistics that are functions of sums over pairs.
 
-Clusters with equal sums are interchangeable, so each resample is one multinomial draw of how often each sum occurs.
+Clusters with equal sums are interchangeable, so each resample is drawn from a multinomial distribution over the
+distinct sums.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -101,7 +102,7 @@ def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) ->
 
 
 def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
-    """Return the share of hits, with Wilson's interval over the clusters if it is 0 or 1.
+    """Return the share of hits, with Wilson's interval over the clusters for a share of 0 or 1.
 
     Example:
         >>> share(np.array([True, True, False, True]), None, Resampling(seed=0))
@@ -118,7 +119,7 @@ def mean(values: Floats, clusters: Clusters, resampling: Resampling) -> Estimate
 
 
 def widened(result: Estimate, clusters: Clusters) -> Estimate:
-    """Use Wilson's interval for a share of exactly 0 or 1, because the bootstrap interval has no width."""
+    """Use Wilson's interval for a share of exactly 0 or 1, because the bootstrap interval has zero width."""
     if result.value not in (0.0, 1.0):
         return result
     units = result.n if clusters is None else len(set(clusters))

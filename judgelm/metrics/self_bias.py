@@ -1,8 +1,8 @@
-"""Self- and family-bias: ratings of a judge's own completions that are higher than their quality explains.
+"""Self- and family-bias: higher ratings for a judge's own or its family's completions than their quality explains.
 
 Equation 1: `rating ~ judge + reference:judge + own + family + dimension - 1`. Each judge has an intercept, a slope, and
-a self-bias. Each family has one family-bias, for other models in the judge's family. Dimensions are relative to the
-first one in alphabetical order.
+a self-bias. Each family has one family-bias, for ratings of other models in the judge's family. Effects of dimensions
+are relative to the first dimension in alphabetical order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _NULL_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasModel:
-    """Terms of the regression; the defaults are the authors' formula.
+    """Terms of the regression; the defaults correspond to the authors' formula.
 
     Attributes:
         reference: one slope per judge, or an unpenalised cubic spline with four evenly spaced knots.
@@ -275,7 +275,7 @@ def _covariance(paired: PairedRatings, model: BiasModel) -> dict[str, object]:
 def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     """Add `bias` and `debiased` (both normalised), and `debiased_raw` (on the scale of the dimension).
 
-    They are not clipped to the scale, because clipping would bias their means.
+    Debiased scores are not clipped to the scale, because clipping would bias their means.
 
     Raises:
         ValueError: the fit is in log-odds.
@@ -300,8 +300,8 @@ _MAX_STEPS = 100
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
     """Fit an ordered logit of the raw rating on the same terms.
 
-    A bias is infinite if all its rows have the highest or all have the lowest rating. It then has no estimate, and its
-    rows are excluded. Standard errors come from the likelihood, as in the authors' R code.
+    If all rows of a bias have the highest or all have the lowest rating, the bias is infinite. Such a bias has no
+    estimate, and its rows are excluded. Standard errors are computed from the likelihood, as in the authors' R code.
 
     Raises:
         TooFewRatings: there is only one rating level, there are no more rows than coefficients, or no terms are left.

@@ -1,7 +1,7 @@
 """Estimate a model's true win rate from many judged pairs and few labels.
 
-Intervals use the delta method, with questions as clusters. Without clusters and Student quantiles, as in `ppi-python`,
-intervals are too short for 20 labels.
+Intervals use the delta method, with questions as clusters. `ppi-python` uses neither clusters nor Student quantiles, so
+its intervals are too narrow for 20 labels.
 
 Source: Rogan and Gladen (1978), Estimating prevalence from the results of a screening test; Angelopoulos, Duchi and
 Zrnic (2023), PPI++, section 6 (power tuning).
@@ -48,7 +48,7 @@ class TooFewLabels(ValueError):  # noqa: N818 - a finding that callers report, n
 def stratified_mean(strata: list[Stratum], level: float, *, powered: bool = True) -> Estimate:
     """Estimate the mean human score of all completions; n is the number of labels.
 
-    Labels must be drawn randomly within each stratum. If not `powered`, only the labels are used.
+    Labels must be drawn randomly within each stratum. If `powered` is False, only the labels are used.
 
     Raises:
         TooFewLabels: a stratum has fewer than two labels.
@@ -97,7 +97,7 @@ class JudgedPairs:
 
     Attributes:
         verdicts: the judge's verdicts: 1 (win), 0.5 (tie), or 0 (loss).
-        proxy: predictions of the labels: the judge's verdicts or P(win).
+        proxy: the judge's verdicts or P(win), which predict the labels.
         labels: human labels; NaN if missing.
         clusters: n cluster keys, such as questions.
     """
@@ -129,7 +129,7 @@ class JudgeError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrueWinRate:
-    """Estimates of a win rate with 95 % intervals, or a string with the reason if an estimate is not possible.
+    """Estimates of a win rate with 95 % intervals, or the reason why an estimate is not possible.
 
     Attributes:
         judge: mean of `proxy`, which may be biased.
@@ -149,7 +149,7 @@ class TrueWinRate:
 
 
 def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
-    """Estimate how often the model really wins; a tie counts as half a win.
+    """Estimate the model's true win rate; a tie counts as half a win.
 
     The labels must be a random sample of the judged pairs.
     """
@@ -174,7 +174,7 @@ def true_win_rate(pairs: JudgedPairs) -> TrueWinRate:
 
 
 def labels_needed(pairs: JudgedPairs, width: float) -> int | None:
-    """Estimate how many labels a PPI++ interval of at most `width` requires; None if more than all pairs."""
+    """Estimate how many labels reduce the PPI++ interval to `width`; None if labelling all pairs is not enough."""
     known = pairs.labelled
     if known.sum() < MIN_LABELS or width <= 0:
         raise ValueError(f"labels needed: expected at least {MIN_LABELS} labels and a width above 0")
@@ -258,7 +258,7 @@ def _judge_error(pairs: JudgedPairs, clusters: Sequence[Hashable], name: str, ou
 def _interval(
     value: float, linear: Floats, clusters: Sequence[Hashable], counted: Flags, *, lost: int
 ) -> Estimate | str:
-    """Estimate the interval; the degrees of freedom are the clusters of the `counted` pairs, minus `lost`."""
+    """Estimate the interval; the degrees of freedom are the number of clusters among `counted` pairs minus `lost`."""
     if not linear.any():
         return "all values are equal, so their variance is unknown"
     groups = np.unique([str(cluster) for cluster in clusters], return_inverse=True)[1]

@@ -7,7 +7,7 @@ Style control is a logistic regression of preferences on differences in style, w
 AlpacaEval fits each model separately; judgelm fits one coefficient for all models.
 
 Source: AlpacaEval (Li et al. 2023); Length-Controlled AlpacaEval (Dubois et al. 2024), section 3 and
-tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists and bold text as terms: LMSYS,
+tatsu-lab/alpaca_eval, `metrics/winrate.py` and `metrics/glm_winrate.py`. Headers, lists, and bold text as terms: LMSYS,
 "Does style matter?" (August 2024). Fractional logit: Papke and Wooldridge (1996).
 """
 
@@ -160,7 +160,7 @@ class StyleDifferences:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleControl:
-    """Preferences without the effect of style.
+    """Preferences adjusted for style.
 
     Attributes:
         terms: coefficients; positive if more of the feature is preferred.
@@ -199,7 +199,7 @@ def control_style(
 ) -> StyleControl | str:
     """Remove the effect of style from preferences, or return the reason why it is not possible.
 
-    If `models` is None, a constant is used instead of the strengths.
+    If `models` is None, a constant is used instead of the models' strengths.
     """
     if not differences.terms:
         return f"no pair differs in {', '.join(differences.constant)}, or all pairs differ by the same amount"

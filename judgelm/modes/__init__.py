@@ -56,7 +56,7 @@ def mode_type(name: str) -> "type[BatchMode]":
 
 
 def shown_fields() -> frozenset[str]:
-    """Return all metadata fields that appear in the prompts of any mode."""
+    """Return all metadata fields that appear in any mode's prompts."""
     from judgelm.modes.released import ReleasedMode
 
     return frozenset().union(ReleasedMode.shown_fields, *(mode_type(name).shown_fields for name in MODES))

@@ -56,7 +56,7 @@ class Criterion:
 
 
 def parse_criteria(value: object) -> tuple[Criterion, ...]:
-    """Parse a list of strings or of objects with `text` and `weight`; it can also be JSON or YAML text.
+    """Parse a list of strings or of objects with `text` and `weight`, or the same list as JSON or YAML text.
 
     Raises:
         ConfigError: the format is wrong, a criterion is duplicated, or no weight is positive.
@@ -104,7 +104,7 @@ class Checklist(BatchMode):
 
     `shown` has one entry per answer and criterion: `part` is the criterion, and `scores` contains P(yes). The
     judgment's `scores` are the weighted shares of criteria met. One answer is graded, two are compared as a pair, and
-    three or more are ranked. If a reply is unparseable, the judgment fails; such replies never count as no.
+    three or more are ranked. If a reply is unparseable, the judgment fails; the reply never counts as a no.
 
     Attributes:
         criteria: criteria for all samples; a `criteria` field in a row overrides them.
@@ -138,7 +138,7 @@ class Checklist(BatchMode):
         self.criteria_of(sample)
 
     def criteria_of(self, sample: Sample) -> tuple[Criterion, ...]:
-        """Return the sample's criteria, or the mode's criteria if the sample has none."""
+        """Return the sample's criteria, or else the mode's criteria."""
         own = sample.metadata.get(CRITERIA_FIELD)
         if own is None and not self.criteria:
             raise InputError(f"sample {sample.id}: no criteria; add `criteria` to each row, or use --criteria FILE")

@@ -110,7 +110,7 @@ def labelled(mode: BatchMode, sample: Sample, shown: Shown) -> Judgment:
 
 
 def agree(winners: Sequence[Winner]) -> bool | None:
-    """Return whether both orders have the same winner, or None if a winner is missing."""
+    """Return whether both orders have the same winner, or None if either winner is missing."""
     return winners[0] == winners[1] if len(winners) == 2 else None
 
 
@@ -120,13 +120,13 @@ def in_sample_order(shown: Shown) -> tuple[float, float] | None:
 
 
 def pair_in_sample_order(order: tuple[int, ...], values: tuple[float, ...]) -> tuple[float, float]:
-    """Reorder two values from the order shown to sample order."""
+    """Reorder two values from display order to sample order."""
     first, second = values
     return (first, second) if order == (0, 1) else (second, first)
 
 
 def with_usage(call: Callable[P, Flow]) -> Callable[P, Flow]:
-    """Decorate a mode's `__call__` so that its judgments include counts of tokens and sanitized markers."""
+    """Decorate `__call__` to add counts of tokens and sanitized markers to judgments."""
 
     @wraps(call)
     def counted(*args: P.args, **kwargs: P.kwargs) -> Flow:

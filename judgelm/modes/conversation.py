@@ -46,9 +46,9 @@ class Conversation(Pairwise):
     """Judge two dialogues as a pair, or grade one.
 
     `Judgment.shown` has one entry per turn and order (`part` is `turn 1` or `dialogue`). The verdict is based on the
-    means over all turns, as for a pair. If every shown turn has a reference, a single dialogue is graded against a
-    dialogue made up of its references. For word readings, each answer is shown by itself after the earlier turns,
-    except that `letters` shows both dialogues.
+    mean scores over all turns, as for a pair. If every shown turn has a reference, a single dialogue is graded against
+    a dialogue made up of its references. With word readings, each answer is shown by itself after the earlier turns,
+    but `letters` shows both dialogues.
 
     Attributes:
         turns: `each` judges every turn in the context of the earlier turns, as MT-Bench does. `last` judges only the
@@ -63,7 +63,7 @@ class Conversation(Pairwise):
 
     @property
     def template_sha(self) -> str:
-        """Hash of the template and the text that is added for dialogues."""
+        """Hash of the template and the text added for dialogues."""
         return dialogue_sha(get_template(self.template))
 
     @with_usage

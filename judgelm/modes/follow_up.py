@@ -42,7 +42,7 @@ class Exchange:
 class FollowUp:
     """A conversation about one judgment. Call it with a question.
 
-    It continues the first prompt that has a reason, or else the first one with a parseable reply.
+    The conversation continues the first prompt with a reason, or else the first prompt with a parseable reply.
 
         talk = FollowUp(mode=mode, sample=sample, judgment=judgment)
         exchange = yield from talk("Why is the second answer better?")
@@ -127,7 +127,7 @@ class Chat(Pairwise):
     """Judge a pair, then answer the questions in `metadata["follow_ups"]`, a list of strings.
 
     The replies are added to the end of `Judgment.shown` as parts `follow-up 1`, `follow-up 2`, and so on; the verdict
-    does not change. No more questions are asked after one gets no reply.
+    does not change. After a question without a reply, no more questions are asked.
 
     Attributes:
         reply_tokens: token limit for each reply.

@@ -69,7 +69,7 @@ class AnswerTask(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Unique within a model's run, even if a sample's question or options change."""
+        """ID within a model's run, unique even if a sample's question or options change."""
         text = question_of(self.question).text.encode(errors="surrogatepass")
         return f"{self.question.id}#{self.decoding.name}#{hashlib.blake2b(text, digest_size=4).hexdigest()}"
 
@@ -170,7 +170,7 @@ class TeacherMode(BatchMode):
     """Ask a teacher to judge a pair once, in the given order and with the reference, if any.
 
     The teacher writes the score line and the reason in a single reply of at most `reason_tokens` tokens. Each order is
-    a separate sample (`judgelm.runs.teacher`), so a failure never repeats a paid request.
+    a separate sample (`judgelm.runs.teacher`), so paid requests are not repeated after a failure.
     """
 
     name: ClassVar[str] = "teaching"

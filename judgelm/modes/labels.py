@@ -22,7 +22,7 @@ def _winner(label: str, order: tuple[int, ...]) -> Winner:
 
 
 def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_one_order: bool) -> Judgment:
-    """Conclude the judgment of a pair. If the orders disagree, the verdict is a tie."""
+    """Build the judgment of a pair from its replies. If the orders disagree, the verdict is a tie."""
     winners = [_winner(reply.label, reply.order) for reply in shown if reply.label is not None]
     failure = None if winners and accept_one_order else first_failure(shown)
     verdict = None if failure else PairVerdict(winner=winners[0] if len(set(winners)) == 1 else "tie")
@@ -78,8 +78,8 @@ def ask_probabilities(
 ) -> RequestFlow[list[float | None]]:
     """Return P(first label) at the position of each reply's label, given the reasoning before it.
 
-    It is None if the reply has no label, the engine returns no probabilities, or the labels' total probability is below
-    `MIN_ASSIGNED`. Pass the same `max_tokens` as for the replies, so that answers are cut in the same way.
+    The value is None if the reply has no label, the engine returns no probabilities, or the labels' total probability
+    is below `MIN_ASSIGNED`. Pass the same `max_tokens` as for the replies, so that answers are cut in the same way.
     """
     values: list[float | None] = [None] * len(shown)
     indices = [index for index, reply in enumerate(shown) if reply.label is not None]
@@ -132,7 +132,7 @@ def ask_missing_labels(
 
 
 def mean_probability(shown: Sequence[Shown], values: Sequence[float | None], *, accept_one_order: bool) -> float | None:
-    """Average P(first better) over the orders. `values` refer to the order shown, the result to the sample's order."""
+    """Average P(first better) over the orders. `values` are in display order, the result is in sample order."""
     known = [
         value if reply.order[0] == 0 else 1 - value
         for reply, value in zip(shown, values, strict=True)

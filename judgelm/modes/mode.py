@@ -12,7 +12,7 @@ from judgelm.records import MAX_SEED, MAX_TEMPERATURE, MAX_TOKENS, Sample, Sampl
 
 
 class Mode(Protocol):
-    """A way to judge one sample."""
+    """A method for judging a sample."""
 
     def __call__(self, sample: Sample) -> Flow:
         """Start judging a sample."""
@@ -21,8 +21,8 @@ class Mode(Protocol):
 class BatchMode:
     """Base class for the modes used by batch runs, the server, and `Judge`.
 
-    A mode is a frozen dataclass, and calling it with a sample returns a `Flow`. Its fields are its options and are part
-    of a run's fingerprint, so earlier runs cannot be resumed after a field is added or renamed.
+    A mode is a frozen dataclass, and calling it with a sample returns a `Flow`. The fields are the mode's options and
+    part of a run's fingerprint, so earlier runs cannot be resumed after a field is added or renamed.
 
     Attributes:
         answers: minimum and maximum number of answers; None means no limit.
@@ -109,7 +109,7 @@ class BatchMode:
 
     @classmethod
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
-        """Return whether the judge is shown its own answers if these options are set."""
+        """Return whether these options show the judge its own answers."""
         return False
 
 
@@ -141,7 +141,7 @@ def check_above_zero(options: object, *names: str) -> None:
 
 
 def check_threshold(options: object, *names: str) -> None:
-    """Check thresholds that limit how far a probability may be from 0.5."""
+    """Check that thresholds for the distance of a probability from 0.5 are between 0 and 0.5."""
     for name in names:
         if not 0 <= (value := getattr(options, name)) <= 0.5:
             raise ConfigError(

@@ -32,10 +32,10 @@ DECIMALS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multi(ReadingMode):
-    """Rank two or more answers by mean score; equal means are tied.
+    """Rank two or more answers by mean score; answers with equal means are tied.
 
     `consistent` is true if all orders give the same ranking. With a word reading (`judgelm.modes.readings`), answers
-    are ranked by strength, and `letters` shows each answer once at each position, unless `permutations` is above 1.
+    are ranked by strength. `letters` shows each answer once at each position, unless `permutations` is above 1.
 
     Attributes:
         permutations: number of orders to show, starting with the sample's order.

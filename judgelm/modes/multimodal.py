@@ -47,7 +47,7 @@ class MultimodalTemplate:
 
     Attributes:
         joined: separator between the parts of the accepted answer.
-        tagged: whether the reference keeps its tags, as in the original code; otherwise, words replace them.
+        tagged: whether the reference keeps its tags, as in the original code; otherwise, tags are replaced with words.
     """
 
     id: str

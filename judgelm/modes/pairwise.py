@@ -59,7 +59,7 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 class Pairwise(ReadingMode):
     """Judge a pair of answers.
 
-    With a word reading (`judgelm.modes.readings`), the verdict is based on P(first better), and `both_orders` has no
+    With a word reading (`judgelm.modes.readings`), the verdict is based on P(first better). `both_orders` then has no
     effect: `letters` always shows both orders, while `yes-no` and `grade` show each answer by itself.
 
     Attributes:

@@ -1,9 +1,9 @@
 """Correctness of short answers, determined by an exact match with the gold answer or otherwise by a judge.
 
-`qa-6-shot` is the paper's prompt (Table 9), except that two of its six examples are ours, as are its variants.
-`qa-6-shot-released` uses the layout from the authors' code.
+`qa-6-shot` is the paper's prompt (Table 9), except for two of its six examples. We wrote these two examples and the
+prompt's variants. `qa-6-shot-released` uses the layout from the authors' code.
 
-Source: QA-Judge, sections 4.2, 5.2 and 6.3, Tables 8, 9 and 11.
+Source: QA-Judge, sections 4.2, 5.2, and 6.3, Tables 8, 9, and 11.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,7 +158,7 @@ class QaCorrectness(BatchMode):
         return self.prompt.sha
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample has one answer, a reference, and, if it is shown, a context."""
+        """Check that the sample has one answer, a reference, and, if required, a context."""
         if len(sample.answers) != 1 or not golds_of(sample):
             raise unreferenced(sample)
         if self.with_context:

@@ -6,7 +6,7 @@ et al. 2024). `grade` asks for a grade for each answer.
 
 Each answer gets a strength: the mean log-probability of its letter, the log-odds of yes versus no, the expected grade,
 or the reward. P(first better) is the logistic function of the difference between two strengths, divided by the card's
-calibration temperature (Bradley-Terry). A reply fails if other words have more than half of the total probability.
+calibration temperature (Bradley-Terry). A reply fails if unexpected words have more than half of the total probability.
 """
 
 import math
@@ -60,7 +60,7 @@ class ReadingMode(BatchMode):
 
 
 class Words(NamedTuple):
-    """The words whose probabilities a reading compares.
+    """The words whose probabilities are compared.
 
     Attributes:
         scores: score for each word on the judge's scale; empty for letters.
@@ -269,7 +269,7 @@ def _shares(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def answer_scores(mode: ReadingMode, readout: Readout) -> tuple[float, ...] | None:
-    """Return the score of each answer. For letters, the scores are scaled shares of preference."""
+    """Return the score of each answer. For letters, the scores are preference shares mapped to the judge's scale."""
     if readout.strengths is None:
         return None
     if reading_of(mode).reads_alone:
@@ -301,7 +301,7 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
 
 
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
-    """Conclude the judgment of a pair. It is `consistent` if the letters from both orders refer to the same answer."""
+    """Build the judgment of a pair, `consistent` if the letters from both orders refer to the same answer."""
     strengths = readout.strengths
     probability = None if strengths is None else first_better(mode, strengths)
     orders = [shown for shown in readout.shown if len(shown.order) == 2]

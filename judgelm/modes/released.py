@@ -307,7 +307,7 @@ class ReleasedMode(BatchMode):
 
     @property
     def answers(self) -> tuple[int, int]:
-        """Two for judges that compare pairs, otherwise one."""
+        """Two answers for judges that compare pairs, otherwise one."""
         return (self.prompt.answers, self.prompt.answers)
 
     @with_usage

@@ -47,7 +47,7 @@ class Dimension:
 
     Attributes:
         question: the question to ask about the answer.
-        levels: scores keyed by level name. At least two levels must have scores, and the highest must be above 0.
+        levels: scores keyed by level name. At least two levels must have scores, and the highest score must be above 0.
         best_first: list the best level first in the prompt.
     """
 
@@ -116,7 +116,7 @@ def _prompt_text(text: str) -> PromptText:
 
 
 def scales_sha(scales: Sequence[Scale]) -> str:
-    """Return the sha256 (hex) of names, prompts, and scores."""
+    """Return the SHA-256 (hex) of names, prompts, and scores."""
     return sha_of([[scale.name, scale.text.text, list(scale.levels.items())] for scale in scales])
 
 
@@ -187,7 +187,7 @@ class Rubric(BatchMode):
         return scales_sha(self.scales())
 
     def scales(self) -> list[Scale]:
-        """Return the dimensions in the order in which they are judged."""
+        """Return the dimensions in judging order."""
         names = self.dimensions or tuple(self.rubric) or tuple(PLAY_FAVORITES)
         return [scale_of(name, self.rubric[name]) if name in self.rubric else PLAY_FAVORITES[name] for name in names]
 

@@ -74,7 +74,7 @@ class Solver:
         """Return the first `count` answers saved by an earlier run, if any.
 
         Raises:
-            InputError: the format of the saved answers is wrong, or there are fewer than `count`.
+            InputError: the format of the saved answers is wrong, or fewer than `count` are saved.
         """
         solves = sample.metadata.get("solves")
         if solves is None:
@@ -118,7 +118,7 @@ _read = partial(read_verdict, labels=LABELS)
 class Correctness(BatchMode):
     """Judge one answer as `correct` or `incorrect`.
 
-    The answer is never cut, because the part to judge is at its end. A prompt that does not fit fails as `too_long`.
+    The answer is never cut, because its end contains the part to judge. A prompt that does not fit fails as `too_long`.
     The sample's reference is never shown to the judge.
 
     Attributes:
@@ -177,7 +177,7 @@ class Correctness(BatchMode):
         return replace(judgment, probability=probability, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample contains everything that the task requires."""
+        """Check that the sample has all required inputs."""
         judging_prompt(sample, self.task, None, chat=self.chat)
         self._solver().request(sample)
 
@@ -196,7 +196,7 @@ class SelectiveSelfReference(LabelPairMode):
     """Judge a pair, using the judge's own majority answer as the reference if enough of its answers agree.
 
     The judge answers the question `solves` times. If the share of the most common final answer is at least `tau`, this
-    answer is presented as correct, without its reasoning. If several answers are equally common, the first one is used.
+    answer is presented as correct, without its reasoning. Among equally common answers, the first is used.
     If the two orders disagree, the verdict is a tie. Responses are never cut, because their final answer is at the end.
     The sample's reference is never shown.
 
@@ -264,7 +264,7 @@ class SelectiveSelfReference(LabelPairMode):
         return replace(judgment, self_answers=solved, own_reference=reference)
 
     def check(self, sample: Sample) -> None:
-        """Check that the sample contains everything that the task requires."""
+        """Check that the sample has all required inputs."""
         comparing_prompt(sample, (0, 1), None, chat=self.chat)
         self._solver().request(sample)
 

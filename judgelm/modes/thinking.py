@@ -1,4 +1,4 @@
-"""Separates thinking from replies; sits between the flow and the engine.
+"""Separates thinking from replies, between the engine and the flow.
 
 Flows receive only the replies; the thinking is stored in `Completion.thinking`. With thinking `on`, the judge thinks
 once per prompt, and this thinking is reused for reasons, retries, and label probabilities.

@@ -1,4 +1,4 @@
-"""Agent trajectories, judged against statements or matched with a reference without using a model.
+"""Agent trajectories, judged by a model against statements, or compared with a reference without a model.
 
 The statement comes last in the prompt, so that the prompts for all tasks share the trajectory as a prefix.
 

@@ -88,7 +88,7 @@ class Voted(BatchMode):
 
     @property
     def reference(self) -> Literal["auto", "use", "ignore"]:
-        """When the mode shows references."""
+        """Whether the mode shows references."""
         return self.mode.reference
 
     def check(self, sample: Sample) -> None:
@@ -219,7 +219,7 @@ def _of_vote(shown: Shown, vote: int) -> Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """The conclusion of a judge, a family of judges, or the whole panel."""
+    """The verdict of a judge, a judge family, or the panel."""
 
     verdict: Verdict
     scores: tuple[float, ...] | None = None

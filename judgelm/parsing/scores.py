@@ -78,7 +78,7 @@ def parse_pair(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unpa
 
     Args:
         text: the judge's reply, with or without a reason after the score line.
-        scale: lowest and highest score of the judge. A denominator (`8/10`) must equal the highest score.
+        scale: the judge's lowest and highest score. A denominator (`8/10`) must equal the highest score.
 
     Example:
         >>> parse_pair("8 6\nThe first answer is more precise.")
@@ -154,9 +154,9 @@ def _parse_beginning(text: str, scale: tuple[float, float]) -> Scores | Unparsed
 def parse_pair_anywhere(text: str, scale: tuple[float, float] = (1, 10)) -> Scores | Unparsed:
     """Parse two scores stated anywhere in a reply, for judges that reason before they score.
 
-    A statement is a line of two scores, two scores in brackets after "output", "scores", or "ratings" (`The output
-    tuple is (6, 10)`), a line `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score of 8`. All statements
-    must agree.
+    A statement is a line of two scores, a line such as `Assistant 1: 8 (why)`, or a phrase such as `Assistant 1 a score
+    of 8`. Two scores in brackets after "output", "scores", or "ratings" are also a statement (`The output tuple is (6,
+    10)`). All statements must agree.
     """
     first_line = parse_pair(text, scale)
     if isinstance(first_line, Scores):
@@ -297,7 +297,7 @@ class ScoreLines(NamedTuple):
 
 @cache
 def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
-    """Return all lines of two scores. Scores are multiples of `step` on the scale, including both ends.
+    """Return all lines of two scores. Scores are multiples of `step`, including both ends of the scale.
 
     Raises:
         ConfigError: the step is not positive, or the scale has fewer than 2 or more than `MAX_VALUES` scores.
@@ -323,9 +323,9 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
 
 
 def score_grammar(lines: ScoreLines) -> str:
-    """Return a regular expression that matches exactly these lines, with or without a line ending.
+    """Return a regular expression that matches these lines, with or without a line ending.
 
-    If line endings were not allowed, a judge that was trained to write them would be pushed from `8 1` to `8 10`.
+    If line endings were not allowed, a judge trained to write them would be forced to continue `8 1` as `8 10`.
     """
     numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
     score = "|".join(text.replace(".", r"\.") for text in numbers)
@@ -333,7 +333,7 @@ def score_grammar(lines: ScoreLines) -> str:
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:
-    """Return the distribution over score lines. Its values are NaN if the total probability is 0.
+    """Return the distribution over score lines. The values are NaN if the total probability is 0.
 
     Args:
         lines: n score lines.
@@ -391,7 +391,7 @@ def is_assigned(distribution: PairDistribution) -> bool:
 
 
 def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) -> float | None:
-    """Average P(first answer of the sample is better) over pairs of an order and its distribution.
+    """Average P(first answer of the sample is better) over pairs of (order, distribution).
 
     Returns None if there are no orders or if the score lines of any order have a total probability below
     `MIN_ASSIGNED`.

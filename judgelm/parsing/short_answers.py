@@ -1,4 +1,4 @@
-"""Extract short answers from replies that reason first, find majorities, and compute exact match.
+"""Extract short answers from replies that reason first, find majority answers, and compute exact match.
 
 Answers are normalised (`1,234.50` and `$1234.5` become `1234.5`, and `(b)` becomes `B`). The last marked answer is
 used, because models may correct themselves in a chain of thought. A question can have several gold answers, any of
@@ -200,7 +200,7 @@ _AROUND = "\"'`“”‘’()[]{},;:!?."
 def golds_of(sample: Sample) -> list[Gold]:
     """Return a sample's validated gold answers, starting with `sample.reference`, if any.
 
-    `metadata["references"]` contains all of them as strings, and `metadata["reference_spans"]` as lists of spans.
+    `metadata["references"]` contains all gold answers as strings, and `metadata["reference_spans"]` as lists of spans.
     """
     if sample.reference is None:
         return []
@@ -268,7 +268,7 @@ def drop_spans_match(predicted: Sequence[str], gold: Sequence[str]) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether `float` accepts the text, as in DROP's script. This includes `1e3`, `nan`, and other digits."""
+    """Return whether `float` accepts the text, as in DROP's script. Examples are `1e3`, `nan`, and non-ASCII digits."""
     try:
         float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Parse verdicts in replies, including rubric levels and labels in `<ans> ... </ans>`, and decide which one counts.
+"""Parse verdicts in replies, including rubric levels and labels in `<ans> ... </ans>`, and decide which verdict counts.
 
 Source: QA-Judge, Tables 8 and 9, and its authors' code (tags); Play Favorites, appendix D (`Explanation: ..., Answer:
 ...`).
@@ -67,7 +67,7 @@ class Statement(NamedTuple):
 
     Attributes:
         start: start of the verdict's mark, which may be before the word.
-        final: whether the verdict is explicitly marked as final.
+        final: whether the verdict is marked as final.
     """
 
     verdict: StatedVerdict
@@ -103,7 +103,7 @@ def settled(text: str, statements: Sequence[Statement], missing: str) -> StatedV
 def read_verdict(text: str, labels: Mapping[str, str], *, brackets_only: bool = False) -> StatedVerdict | Unparsed:
     """Parse a reply's verdict.
 
-    The verdict can be in double brackets, on the last line (in single brackets or without any), or after "Final
+    The verdict can be in double brackets, on the last line (with or without single brackets), or after "Final
     verdict:".
 
     Args:
@@ -351,7 +351,7 @@ def _closed(text: str, closing: re.Pattern[str]) -> str:
 
 
 def label_by(rule: QaLabelRule, text: str) -> str | Unparsed:
-    """Parse the label of a reply according to the rule."""
+    """Parse the label in a reply with this rule."""
     if rule != "strict":
         return read_label_original(text, "first" if rule == "original" else "last_on_line")
     verdict = read_label(text)
@@ -362,7 +362,7 @@ def read_label(text: str) -> StatedVerdict | Unparsed:
     """Parse CORRECT or INCORRECT in any formatting.
 
     Inside tags, either word is accepted in any case, in quotes, in bold, or with a full stop; other words are ignored.
-    If there are no tags, the whole reply must be the word or mark it as final.
+    If there are no tags, the word must be the whole reply or be marked as final.
     """
     inside = list(_INNERMOST.finditer(_closed(text, _CLOSING_ANY_CASE)))
     read = [(_labelled(tag[1], tag.start(1)), tag.start()) for tag in inside] or [(_labelled(text, 0), 0)]
@@ -387,7 +387,7 @@ def _labelled(text: str, start: int) -> StatedVerdict | None:
 
 
 def read_label_original(text: str, rule: Literal["first", "last_on_line"]) -> QaLabel | Unparsed:
-    """Accept exactly CORRECT or INCORRECT as the answer. The original code treats anything else as INCORRECT."""
+    """Accept only CORRECT or INCORRECT as the answer. The original code treats anything else as INCORRECT."""
     answer = tagged_answer(text, rule).strip()
     if answer in ("CORRECT", "INCORRECT"):
         return _LABELS[answer.lower()]

@@ -1,9 +1,9 @@
 """Prompt templates, which turn a sample into a `Prompt`.
 
 A template has one layout per number of answers. Every judge card and run file contains the hash of the pair layout, so
-that training and judging use the same bytes.
+that training and judging use exactly the same prompts.
 
-- `judgelm-v1`: the bytes that the released JudgeLM checkpoints were trained on.
+- `judgelm-v1`: the exact prompt format the released JudgeLM checkpoints were trained on.
 - `judgelm-paper`: the prompts in Figures 3 to 6; `judgelm-chat`: the same text as chat messages.
 - `judgelm-compact`: short markers, for judges with a few million parameters.
 - `reasoned-chat`, `reasoned-compact`: the judge explains first and ends with `[[1]]` or `[[2]]`, as in J1 (Whitehouse
@@ -74,7 +74,7 @@ def fill(
 def _pieces(role: Role | None, message: str, slots: tuple[str, ...]) -> list[Span | str]:
     texts = re.split(rf"\{{({'|'.join(slots)})\}}", message)
     pieces = [text if index % 2 else Span(text, "template", role) for index, text in enumerate(texts)]
-    # keep empty messages, because chat templates replace a missing one with a default
+    # keep empty messages, because chat templates replace a missing message with a default
     return [piece for piece in pieces if isinstance(piece, str) or piece.text or len(texts) == 1]
 
 
@@ -136,7 +136,7 @@ class Layout:
     Attributes:
         plain: messages without a reference; None if a reference is always shown.
         with_reference: messages with the slot `{reference}`.
-        delimiters: markers of the blocks; `{n}` matches any number.
+        delimiters: markers around the blocks; `{n}` matches any number.
     """
 
     plain: Messages | None
@@ -226,8 +226,8 @@ class Template:
     ) -> Prompt:
         """Render the prompt, which shows a sample's answers in `order` and `reference` unless it is None.
 
-        For score lines, a single answer is shown as the second answer of a pair. The first is the reference, with the
-        full score prefilled (JudgeLM, Figure 5).
+        For score lines, a single answer is shown as the second answer of a pair. The first answer is the reference,
+        with the full score prefilled (JudgeLM, Figure 5).
 
         Args:
             sample: the sample to judge.
@@ -386,7 +386,7 @@ def get_template(template_id: str) -> Template:
 
 
 def criterion_template(template: Template) -> Template:
-    """Return the template with the same reading that asks about a custom criterion."""
+    """Return the template for a custom criterion that uses the same reading."""
     name = f"{template.reading}-criterion"
     if template.takes_criterion:
         return template

@@ -1,7 +1,7 @@
 """Renders chat templates within limits on time, memory, and length, and sets their thinking arguments.
 
-A model's chat template may loop forever, which jinja's sandbox does not prevent. Counting lines is slow, so once a
-template has rendered 50 conversations, only longer ones are checked.
+A model's chat template may loop forever, which jinja's sandbox does not prevent. Counting lines is slow, so after a
+template's first 50 conversations, only conversations longer than all earlier ones are checked.
 """
 
 import re

@@ -4,8 +4,8 @@ A sample's dialogue is in `metadata["turns"]`, with one object per turn:
 
     {"question": "...", "answers": ["...", "..."], "reference": "..."}
 
-The last turn contains the sample's `question` and `answers`. The labels such as `[Turn 1]` and the note on which
-answers are judged are ours; single-turn dialogues have neither.
+The last turn contains the sample's `question` and `answers`. Labels such as `[Turn 1]` and the note on which answers
+are judged are ours; single-turn dialogues have neither.
 
 Source: MT-bench (Zheng et al. 2023), multi-turn prompts; JudgeLM, Figures 3 to 5, section 6, and Figure 19.
 """
@@ -94,7 +94,7 @@ def whole_view(turns: Sequence[DialogueTurn]) -> DialogueView:
 def flat_sample(view: DialogueView, sample_id: str) -> Sample:
     """Return a dialogue as a question with the assistants' answers, for word readings.
 
-    If there are several turns, each answer is the whole dialogue with that assistant.
+    If there are several turns, each answer is the whole dialogue with one assistant.
     """
     last = view.turns[-1]
     answers = last.answers
@@ -128,7 +128,7 @@ def dialogue_prompt(
 ) -> Prompt:
     """Return two dialogues in the template's pair blocks, or one dialogue after its references.
 
-    `Truncation.answer` counts the turns of the first assistant shown, followed by those of the second.
+    `Truncation.answer` counts the turns of the first assistant shown, then the turns of the second.
     """
     if len(order) == 1 and not view.anchored:
         raise ValueError("a single dialogue is shown after its references, but a turn has no reference")
@@ -265,8 +265,8 @@ def talk_sha(template: Template) -> str:
 def follow_up_prompt(template: Template, judged: Prompt, texts: Sequence[str]) -> Prompt:
     """Return the judge's prompt, extended by the conversation so far.
 
-    `texts` starts with the judge's reply, alternates between questions and replies, and ends with the open question.
-    Replies are untrusted, because they may quote answers.
+    `texts` starts with the judge's reply, alternates between questions and replies, and ends with the unanswered
+    question. Replies are untrusted, because they may quote answers.
     """
     if not texts or len(texts) % 2:
         raise ValueError(f"expected a reply, then alternating questions and replies, but got {len(texts)} texts")

@@ -1,6 +1,6 @@
 """The cards in a judge's folder: `judge.json` describes the prompt, and `README.md` is the model card for the hub.
 
-Using a different template than in training would silently change a judge's scores. When a judge is loaded, the
+A template that differs from the training template would silently change a judge's scores. When a judge is loaded, the
 template's ID and SHA-256 are therefore compared with the card.
 """
 
@@ -115,7 +115,7 @@ _FILE = TypeAdapter(Card)
 
 
 def is_gguf(model: str) -> bool:
-    """Return whether a name refers to a GGUF file, either local or on the hub."""
+    """Return whether a name refers to a local or hub GGUF file."""
     return model.lower().endswith(".gguf") and not Path(model).is_dir()
 
 
@@ -154,7 +154,7 @@ def check_place(model: str) -> None:
     """Check that a model is a folder, GGUF file, or hub ID. If the hub does not respond, hub IDs are used offline.
 
     Raises:
-        ModelError: the model is none of these.
+        ModelError: the check fails.
     """
     path = Path(model)
     missing = is_gguf(model) and model.startswith((".", "/", "~")) and not path.is_file()
@@ -260,7 +260,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:
-    """Check that a template is the one used in training or tuning."""
+    """Check that a template is the same as in training or tuning."""
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
         found = f"the judge was {made} template {card.template!r}, not {template!r}"
@@ -277,7 +277,7 @@ def write_model_card(folder: str | Path, card: Card) -> None:
 
 
 def render_model_card(card: Card, *, name: str) -> str:
-    """Return the model card as Markdown with the hub's metadata; missing facts are omitted."""
+    """Return the model card as Markdown with the hub's metadata; missing values are omitted."""
     from jinja2 import Environment  # slow, and only training writes model cards
 
     facts = card.training

@@ -1,8 +1,8 @@
 """Sanitizes untrusted text, so that an answer cannot end its block or add a special token or chat role.
 
 In markers such as `[The End of Assistant 1's Answer]` and `### Response:`, brackets and hashes are replaced with plain
-characters. This also applies to confusables of markers, which differ in case, spacing, invisible characters, or foreign
-letters and brackets. Special tokens are matched exactly, unless the tokenizer folds text first.
+characters. The same applies to confusables of markers, which differ in case, spacing, invisible characters, or foreign
+letters and brackets. Special tokens are matched exactly, unless the tokenizer normalises text first.
 """
 
 import json
@@ -94,7 +94,7 @@ def _unicode_confusables() -> dict[str, str]:
 
 
 def fold(text: str) -> tuple[str, list[int]]:
-    """Return the text in plain letters, with the index of each character in the original."""
+    """Return the text in plain letters, with each character's index in the original text."""
     folded: list[str] = []
     origin: list[int] = []
     for index, character in enumerate(text):
@@ -251,7 +251,7 @@ class SpecialTokenSanitizer:
 
 
 def special_tokens(tokenizer: Any) -> set[str]:
-    """Return special and added tokens, except for spaces and plain words."""
+    """Return special and added tokens, except spaces and plain words."""
     added = (token for token in tokenizer.get_added_vocab() if not token.isspace() and not token.isalnum())
     return {*tokenizer.all_special_tokens, *added}
 

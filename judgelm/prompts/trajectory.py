@@ -82,7 +82,7 @@ def read_trajectory(text: str) -> tuple[Step, ...]:
 
 
 def read_steps(messages: object) -> tuple[Step, ...]:
-    """Return the steps of messages.
+    """Convert messages to steps.
 
     Raises:
         InputError: the input is not a list of messages, or a message has an unsupported role, call, or content.
@@ -180,7 +180,7 @@ def _shown(value: object) -> str:
 
 
 def task_of(steps: Sequence[Step]) -> str | None:
-    """Return the user's first message, which is used as the task if the row has none."""
+    """Return the user's first message, the default task."""
     return next((step.text for step in steps if step.kind == "user"), None)
 
 
@@ -241,9 +241,9 @@ def _elision_ranks(steps: Sequence[Step]) -> dict[int, tuple[int, int]]:
 def match_trajectory(
     steps: Sequence[Step], reference: Sequence[Step], *, arguments: Literal["exact", "ignore"] = "exact"
 ) -> TrajectoryMatch:
-    """Compare a trajectory's tool calls with those of a reference.
+    """Compare a trajectory's tool calls with a reference's.
 
-    `exact` compares `arguments` as JSON values; `ignore` compares only the tools.
+    `exact` compares `arguments` as JSON values; `ignore` compares only tool names.
     """
     called, wanted = ([_key(step, arguments) for step in each if step.kind == "call"] for each in (steps, reference))
     counts, needs = Counter(called), Counter(wanted)

@@ -30,7 +30,7 @@ _CHARACTERS_PER_TOKEN = 64
 
 
 class Tokenizer(Protocol):
-    """The interface of transformers fast tokenizers that judgelm uses."""
+    """The methods and attributes of transformers' fast tokenizers that judgelm uses."""
 
     all_special_tokens: list[str]
     eos_token_id: int
@@ -305,7 +305,7 @@ def _may_go(span: Span) -> StepPlace | None:
 
 
 def elided(spans: tuple[Span, ...], places: Iterable[StepPlace]) -> tuple[Span, ...]:
-    """Return the spans with the texts at these places elided."""
+    """Return the spans with the texts of these steps elided."""
     gone = set(places)
     return tuple(replace(span, text=ELIDED, kind="template") if span.step in gone else span for span in spans)
 
@@ -330,7 +330,7 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
 
 
 def without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with the system message moved into the first user message."""
+    """Move the system message into the first user message."""
     system = "\n\n".join(_text(message["content"]) for message in messages if message["role"] == "system")
     others = [dict(message) for message in messages if message["role"] != "system"]
     first = next((message for message in others if message["role"] == "user"), None)

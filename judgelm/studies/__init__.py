@@ -1,1 +1,1 @@
-"""One module or package per analysis: judgments and labels in, numbers for tables and figures out."""
+"""Analyses that turn judgments and labels into numbers for tables and figures, one module or package each."""

@@ -1,4 +1,4 @@
-"""Estimate how often one model beats another, from judged pairs and labels on some of them."""
+"""Estimate how often one model beats another, from judged pairs and labels for some of the pairs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class _ModelPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sides:
-    """`unnamed` is the number of judgments without model names, if others have them."""
+    """`unnamed` is the number of judgments without model names, if other judgments have names."""
 
     model: str
     opponent: str | None
@@ -159,14 +159,14 @@ class WinRateClaim:
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return plain values, without the adjusted preference of each pair."""
+        """Return plain values, without the pairs' adjusted preferences."""
         plain = asdict(self)
         if isinstance(self.control, StyleControl):
             del plain["control"]["adjusted"]
         return dict(json_ready(plain))
 
     def rows(self) -> list[tuple[str, Estimate | str]]:
-        """Return the name and value of each estimate, with the most trustworthy last."""
+        """Return the name and value of each estimate, most reliable last."""
         judge = "judge's P(better)" if self.soft else "judge's verdicts"
         plain = [] if self.uncontrolled is None else [(f"{judge}, not controlled", self.uncontrolled)]
         ending = ", controlled" if isinstance(self.control, StyleControl) else ""
@@ -197,7 +197,7 @@ def claim_win_rate(
     Failed judgments are excluded. The labelled pairs must be a random subset.
 
     Raises:
-        InputError: there is no verdict, a model must be chosen, or the control has no answers to compare.
+        InputError: there is no verdict, a model must be specified, or there are no answers for the style control.
     """
     sides = _model_sides(judgments, samples, options.model, options.against)
     if not sides.judged:
@@ -324,7 +324,7 @@ class ModelComparison:
 
     Attributes:
         models: the first model is the author of the first answer in each pair, and its wins are counted.
-        labels: human labels on some of the pairs.
+        labels: human labels for some of the pairs.
         stages: stage name -> run manifest.
     """
 

@@ -1,7 +1,7 @@
 """Comparison of judges on the same labelled pairs.
 
 Two judges are compared on the pairs that both of them judged. Their verdicts are resampled together, so pairs that are
-hard for both do not widen the interval of the difference.
+hard for both judges do not widen the interval of the difference.
 """
 
 from collections import Counter

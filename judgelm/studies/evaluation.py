@@ -77,7 +77,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """Result for one value of a grouping; `accuracy` is None if every judgment failed."""
+    """Result for one group; `accuracy` is None if every judgment failed."""
 
     value: str
     n: int

@@ -54,7 +54,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPrices:
-    """Prices in USD for Table 3: per GPU hour, and per token for an API judge as the alternative."""
+    """Prices in USD for Table 3: per GPU hour, and per token of an API judge for comparison."""
 
     gpu_hour: float | None = None
     api: Prices | None = None
@@ -97,7 +97,7 @@ def _measures(table_number: int) -> Mapping[str, str]:
 def read_as_authors(judgments: Mapping[str, Judgment]) -> dict[str, Judgment]:
     """Parse the replies again, with the original parser.
 
-    Retries are undone, because the original code has none. Judgments without scores keep their verdict.
+    Retries are undone, because the original code does not retry. Judgments without scores keep their verdict.
     """
     return {key: _read_as_authors(judgment) for key, judgment in judgments.items()}
 

@@ -55,7 +55,7 @@ class JudgeMatches:
 
     @property
     def same_model(self) -> int:
-        """Number of pairs with a verdict whose answers are both from the same model."""
+        """Number of pairs with a verdict whose answers are from the same model."""
         return sum(pair.preference is not None and pair.model == pair.baseline for pair in self.comparisons)
 
 

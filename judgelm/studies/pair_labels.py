@@ -42,7 +42,7 @@ def first_better(judgment: Judgment, soft: bool = True) -> float:
 
 
 def winner_of(label: int) -> Winner:
-    """Return the inverse of `label_of`."""
+    """Convert a label back to a winner."""
     return _WINNERS[label]
 
 
@@ -77,7 +77,7 @@ class OrderLabel:
 
     Attributes:
         label: None if this order failed or was skipped after a failure.
-        lead: score of the sample's first answer minus the score of its second; None if there are no scores.
+        lead: score of the sample's first answer minus the score of the second answer; None if there are no scores.
     """
 
     label: int | None
@@ -335,7 +335,7 @@ def failed_orders(row: JoinedPair) -> int:
 def failure_code(judgment: Judgment) -> str:
     """Return the failure code, or `reversed_order` if only the judgment in the second file failed.
 
-    It is also `off_grammar` if valid score lines have less than half of the probability mass.
+    The code is `off_grammar` if valid score lines have less than half of the probability mass.
     """
     if judgment.failure is not None:
         return judgment.failure.code

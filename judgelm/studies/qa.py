@@ -45,7 +45,7 @@ class QaOptions:
 
 
 def qa_study(answers: Sequence[QaAnswer], runs: Sequence[QaRun], options: QaOptions | None = None) -> StudyResult:
-    """Build all tables and figures that can be made from the answers and runs (one run per judge and prompt).
+    """Build all tables and figures for the answers and runs (one run per judge and prompt).
 
     Only the first run of each judge is used, except in prompt comparisons.
 

@@ -46,7 +46,7 @@ class QaAnswer:
         question: key shared by all answers to the question.
         own: exact match and F1 under the data set's rules.
         gate: exact match and F1 under the rules that decide whether to call the judge.
-        human: whether annotators consider it correct.
+        human: whether annotators consider the answer correct.
     """
 
     id: str
@@ -233,7 +233,7 @@ class _Gap(NamedTuple):
 
 
 def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> list[_Gap]:
-    """Return the paired gap to EM for every judge, data set, and answering model, widest gap first."""
+    """Return the paired difference from EM per judge, data set, and answering model, largest first."""
     gaps = []
     for run in runs:
         for (data_set, model), members in _by_model(answers).items():
@@ -246,7 +246,7 @@ def gaps_to_em(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Cou
 
 
 def judged_everywhere_table(answers: Sequence[QaAnswer], runs: Sequence[QaRun], counting: Counting) -> Table | None:
-    """Compare judging only answers with EM 0 to judging all answers (Table 11); None if no run judged all."""
+    """Compare judging only answers with EM 0 to judging all answers (Table 11); None if no run judged all answers."""
     rows: list[Row] = []
     groups = _by_model(answers)
     for run in (run for run in runs if run.judged_all(answers)):
@@ -310,7 +310,7 @@ class ModelPreference(NamedTuple):
 def model_preferences(
     answers: Sequence[QaAnswer], runs: Sequence[QaRun], judges: Mapping[str, str], counting: Counting
 ) -> list[ModelPreference]:
-    """Measure how strongly the judge in `judges` prefers each answering model's answers."""
+    """Measure how strongly each answering model's own judge (in `judges`) prefers its answers."""
     by_judge = {run.judge: run for run in runs}
     rows = []
     for model in dict.fromkeys(answer.model for answer in answers):

@@ -87,7 +87,7 @@ class Layouts:
         return content
 
     def groups(self, name: str) -> list[tuple[Kind, dict[str, str]]]:
-        """Return the column groups of a table, each with its kind and its headings by key."""
+        """Return the column groups of a table, each with kind and headings by key."""
         return [pair for group in self._file["tables"][name]["columns"] for pair in group.items()]
 
     def table(self, name: str, rows: Iterable[Row], /, *computed: Column, **words: object) -> Table:

@@ -217,7 +217,7 @@ def main_table(fit: BiasFit) -> Table:
 
 
 def bias_table(name: str, fits: Sequence[NamedFit]) -> Table:
-    """Build the table of self- and family-biases of several fits; for a failed fit, a row shows the reason."""
+    """Build the table of self- and family-biases of several fits; the row of a failed fit contains the reason."""
     rows = [
         ((f"{fit.column}: {fit.name}" if fit.column else fit.name), fit.fit.n if fit.fit else None, *cells)
         for fit in fits

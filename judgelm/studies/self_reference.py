@@ -94,7 +94,7 @@ def _judge_qualities(answers: JudgedAnswers, dataset: str, method: Method) -> li
 
 
 def crossover(points: list[tuple[float, float]]) -> _Crossover:
-    """Find the generation accuracy above which judges gain; `points` contains (generation accuracy, gain in F1).
+    """Find the generation accuracy above which judges improve; `points` contains (generation accuracy, gain in F1).
 
     Source: Self-Reference, section 5.2 and Figure 4 (about 50 % on MMLU-Pro).
     """
@@ -118,7 +118,7 @@ def _crossover_table(answers: JudgedAnswers) -> Table:
 
 
 def rank_correlation(results: list[JudgeQuality]) -> Estimate | None:
-    """Return Spearman's correlation of generation accuracy and F1, with Fieller's interval; None below five judges."""
+    """Return Spearman's correlation of generation accuracy and F1, with Fieller's interval; None if n < 5."""
     value = _spearman(results)
     return None if value is None or len(results) < 5 else fisher_interval(value, len(results), variance=_FIELLER)
 

@@ -280,7 +280,7 @@ def four_way_table(answers: JudgedAnswers) -> Table:
 
 
 def overconfidence_table(answers: JudgedAnswers, method: Method) -> Table:
-    """Build Table 2: the share judged correct minus the share that is correct."""
+    """Build Table 2: the share of answers judged correct minus the share of correct answers."""
     rows = []
     for judge in answers.judges:
         cells = [_overconfidence(answers, judge, method, dataset) for dataset in answers.datasets]

@@ -53,7 +53,8 @@ def ssr_study(
 ) -> StudyResult:
     """Compare never, always, and selective self-reference on the same self-solves.
 
-    `selective` is a run that applied the gate itself; it is checked against the result computed from the other two.
+    `selective` is a run that applied the gate itself; it is checked against the result computed from the other two
+    runs.
 
     Raises:
         InputError: no ids match, the same id has different texts, or no pair has self-solves.

@@ -1,4 +1,4 @@
-"""Verdicts with and without the judge's own answer as the reference, and tables built from them.
+"""Verdicts with and without the judge's own answer as the reference, and tables built from these verdicts.
 
 Selective self-reference is computed from two runs on the same self-solves. If the gate is on, the verdict is from the
 run with the majority answer, otherwise from the run without it.
@@ -38,7 +38,8 @@ _CREDIT: Mapping[SplitRule, float] = {"wrong": 0.0, "half": 0.5, "tie": float("n
 class SsrItem:
     """A pair judged with and without the majority answer.
 
-    `majority_right` is None if the right answer is unknown. `never` and `always` are the outcomes of A and B.
+    `majority_right` is None if the right answer is unknown. `never` and `always` are the outcomes in conditions A and
+    B.
     """
 
     id: str
@@ -152,8 +153,8 @@ def join_items(
 def pair_outcome(judgment: Judgment, winner: int) -> Outcome | None:
     """Return the outcome of a judgment in one or both orders; None for a failure.
 
-    The outcome is the majority vote over the orders (section 3.4). If the orders have no labels or scores, it is the
-    verdict.
+    The outcome is the majority vote over the orders (section 3.4). If the orders have no labels or scores, the outcome
+    is the verdict.
 
     Raises:
         InputError: the verdict is not on a pair.
@@ -216,7 +217,7 @@ SLICES = ("on, majority right", "on, majority wrong", "off, majority right", "of
 
 
 def all_taus(items: SsrItems) -> tuple[float, ...]:
-    """Return all thresholds at which the gate of an item changes, in ascending order."""
+    """Return all thresholds at which an item's gate changes, in ascending order."""
     return thresholds([item.majority.k for item in items.items])
 
 

@@ -16,7 +16,7 @@ from judgelm.studies.pair_labels import by_id, join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StyleTerm:
-    """Coefficients of a style feature for verdicts and labels; positive if more of it is preferred."""
+    """Coefficients of a style feature for verdicts and labels; positive if more of the feature is preferred."""
 
     term: str
     judge: Estimate | None
@@ -25,7 +25,7 @@ class StyleTerm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledAgreement:
-    """Effect of style on a run, and agreement without this effect.
+    """Effect of style on verdicts, and agreement without this effect.
 
     Attributes:
         without_answers: number of labelled pairs with a verdict but without answers.

@@ -4,7 +4,7 @@
     {"id": "mmlu-17", "winner": 1, "answer": "G", "category": "math"}
 
 Samples with the same `question` (default: the id) are resampled together. `answer` is the correct final answer, in the
-form that the judging mode extracts. It is compared with the judge's self-solves if `judge_correct` is not set.
+form that the judging mode extracts. If `judge_correct` is not set, `answer` is compared with the judge's self-solves.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from judgelm.parsing.short_answers import canonical
 
 
 class SampleTruth(BaseModel):
-    """Fields in both files; unknown fields are ignored."""
+    """Fields in both kinds of file; unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -49,8 +49,8 @@ class AnswerTruth(SampleTruth):
 class PairTruth(SampleTruth):
     """A pair; `winner` is in sample order.
 
-    `judge_correct` is whether the majority answer is right. If both it and `answer` are missing, the pair is excluded
-    from gate precision, calibration, and the four slices.
+    `judge_correct` is whether the majority answer is right. If `judge_correct` and `answer` are missing, the pair is
+    excluded from gate precision, calibration, and the four slices.
     """
 
     winner: int = Field(ge=1, le=2)

@@ -1,7 +1,7 @@
 """Choose a template for an open model from labelled pairs, and fit its calibration temperature and tie threshold.
 
-Both steps are cross-validated over questions, because the score of the best candidate is optimistic on the pairs used
-to select it (Cawley and Talbot 2010, On Over-fitting in Model Selection).
+Both steps are cross-validated over questions. On the pairs used for selection, the best candidate's score is optimistic
+(Cawley and Talbot 2010, On Over-fitting in Model Selection).
 """
 
 import math
@@ -242,7 +242,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
 
 
 def check_labels(labels: TuningLabels, folds: int) -> None:
-    """Raise the same errors as `tune`."""
+    """Check the labels; raise the same errors as `tune`."""
     decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
     if decided < MIN_DECIDED:
         raise InputError(
@@ -289,7 +289,7 @@ def _temperature(lead: Floats) -> float:
 def strength_difference(judgment: Judgment | None) -> float:
     """Return the difference in strength, first minus second, at temperature 1; NaN if there is no verdict.
 
-    It is computed from log-odds or grades, because P(first better) is rounded to 1 for a confident judge.
+    The difference is computed from log-odds or grades, because P(first better) is rounded to 1 for a confident judge.
     """
     if judgment is None or judgment.failure is not None:
         return math.nan
@@ -366,7 +366,7 @@ def _scores(
 
 
 def _pairs_needed(gain: Estimate, nested: Flags, default: Flags) -> int | None:
-    """Assume that the interval narrows with the square root of the number of pairs."""
+    """Assume that the interval's width is inversely proportional to the square root of the number of pairs."""
     if not (nested != default).any():
         return None
     error = (gain.high - gain.low) / (2 * 1.96)

@@ -1,1 +1,1 @@
-"""Scores of a run by the benchmark's own metric."""
+"""Score a run with the benchmark's own metric."""

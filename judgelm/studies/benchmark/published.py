@@ -47,7 +47,7 @@ def published_findings(benchmark: str) -> list[str]:
 
 
 def published_table(benchmark: str) -> Table | None:
-    """Build the table of published scores on a benchmark; None if there are none."""
+    """Build the table of a benchmark's published scores, if any."""
     judges = published_scores().get(benchmark, [])
     sections = list(dict.fromkeys(section for judge in judges for section in judge.scores))
     if not sections:

@@ -88,7 +88,7 @@ _OTHER = "none of the 8 groups"
 
 
 def consistency(joined: Sequence[JoinedJudgment], resampling: Resampling) -> Estimate | None:
-    """Return the share of pairs with the same label in both orders; None if no pair has two readable orders."""
+    """Return the share of pairs with the same label in both orders; None if no pair has a label in both orders."""
     pairs = [member for member in joined if len(member.judgment.compared) == 2 and member.label.winner is not None]
     read = [(member, labels) for member in pairs if len(labels := _labels_by_order(member)) == 2 and None not in labels]
     if not read:
@@ -238,7 +238,7 @@ def _right_places(joined: JoinedJudgment) -> list[int]:
 
 
 def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
-    """Convert a judgment of the Ties subset, whose row ids are `tied:N` and `ref:N`."""
+    """Convert a judgment from the Ties subset, whose row ids are `tied:N` and `ref:N`."""
     kind, colon, key = joined.label.sample_id.partition(":")
     if not colon or kind not in ("tied", "ref"):
         raise InputError(f'row {joined.label.sample_id}: expected an id "tied:N" or "ref:N" in {TIES}; import it again')

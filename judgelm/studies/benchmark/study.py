@@ -1,4 +1,4 @@
-"""Score a benchmark by its own rules: subsets, sections, additional tables, and published scores."""
+"""Score judgments by a benchmark's own rules: subsets, sections, additional tables, and published scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,11 +28,12 @@ _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], 
 def benchmark_study(
     name: str, judgments: Mapping[str, Judgment], labelled: LabelledSet, resampling: Resampling = DEFAULT_RESAMPLING
 ) -> StudyResult:
-    """Score a benchmark by its own rules: overall, by subset, and by section; the category of a row is its subset.
+    """Score judgments by the benchmark's rules: overall, by subset, and by section; a row's category is its subset.
 
     Raises:
         ConfigError: the benchmark is unknown, or is scored by `judgelm eval` instead.
-        InputError: no judgment has a label, the same id has different texts, or judgments are of the wrong kind.
+        InputError: no judgment has a label, the same id has different texts, or judgments have the wrong kind of
+            verdict.
     """
     benchmark = get_benchmark(name)
     protocol = protocol_of(benchmark)
