@@ -31,7 +31,7 @@ class InputError(JudgelmError):
 
 
 class UnknownFieldsError(InputError):
-    """The fields of a file have no known format. `columns` is a guess that maps names to the file's columns."""
+    """The fields of a file match no known format. `columns` is a guess that maps names to the file's columns."""
 
     def __init__(self, message: str, columns: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class CardError(ModelError):
 
 
 class EngineError(JudgelmError):
-    """The engine failed and the run stops. Finished judgments are on disk."""
+    """The engine failed, so the run stops. Finished judgments are on disk."""
 
 
 class ShutdownError(EngineError):

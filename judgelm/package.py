@@ -1,6 +1,6 @@
 """The version, example pairs, and commands for installing optional extras.
 
-judgelm is never installed by name, because it is not on a package index, where anyone could register that name.
+judgelm is never installed by name, because it is not on a package index and anyone could register the name there.
 """
 
 import shlex

@@ -1,7 +1,7 @@
 """Records shared by all packages.
 
-A mode sends a `Request` for a `Sample` to an engine, receives a `Completion`, and returns a `Judgment`. A `Label` is
-the verdict of a person or teacher.
+A mode sends a `Request` for a `Sample` to an engine, receives a `Completion`, and returns a `Judgment`. A `Label` is a
+verdict by a person or a teacher model.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The verdict of a person or teacher for a sample, in sample order.
+    """A verdict by a person or a teacher model, in sample order.
 
     Attributes:
         winner: winner of a pair; None if the sample is not a pair.
@@ -88,7 +88,7 @@ class StepPlace:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a prompt. Only `answer` is truncated. All but `template` is untrusted. An `image` is a path or URL."""
+    """A part of a prompt. Only `answer` is truncated. Only `template` is trusted. An `image` is a path or URL."""
 
     text: str
     kind: SpanKind = "template"
@@ -105,7 +105,7 @@ class Prompt:
     Attributes:
         prefill: forced beginning of the reply.
         sanitized: number of sanitized lookalikes of the template's delimiters.
-        compares: number of answers or dialogues to compare. The `answer` spans of each one are consecutive.
+        compares: number of answers or dialogues to compare. The `answer` spans of each answer are consecutive.
     """
 
     spans: tuple[Span, ...]
@@ -125,8 +125,8 @@ class Sampling:
     """Sampling parameters. Temperature 0 is greedy; otherwise `seed` makes replies reproducible within an engine.
 
     Attributes:
-        stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank string (a line
-            ending) counts only after a non-blank line.
+        stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank stop string (a
+            line ending) ends a reply only after a non-blank line.
         grammar: regular expression that the reply must match, if the engine supports grammars.
         reserve: number of tokens to keep free after the prompt; None means `max_tokens`. To continue an earlier reply,
             use the earlier value so that answers are truncated in the same way.
@@ -478,7 +478,7 @@ class Judgment:
 
     @property
     def reads_words(self) -> bool:
-        """True if several answers were judged with word probabilities (`judgelm.modes.readings`)."""
+        """True if several answers were judged with token probabilities (`judgelm.modes.readings`)."""
         several = self.scores is not None and len(self.scores) > 1
         return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in self.shown)
 
@@ -494,7 +494,7 @@ class Judgment:
 
     @property
     def reason(self) -> str | None:
-        """The judge's reason from the first order that has one, or for each answer that was judged by itself."""
+        """The judge's reason from the first order with a reason, or for each individually judged answer."""
         explained = [(shown.order, shown.reason) for shown in self.shown if shown.reason is not None]
         alone = {order[0] for order, _ in explained if len(order) == 1}
         if len(explained) == len(alone) > 1:

@@ -213,7 +213,7 @@ def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -
 
 
 class Command(TyperCommand):
-    """A command that does not overwrite its inputs."""
+    """A command that refuses to overwrite its input files."""
 
     essential: ClassVar[tuple[str, ...]] = ()
 

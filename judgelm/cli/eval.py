@@ -1,4 +1,4 @@
-"""`judgelm eval`: judgments against labels."""
+"""`judgelm eval`: compare judgments with labels."""
 
 from judgelm.cli.console import Results
 from judgelm.cli.help import essential

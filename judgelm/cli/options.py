@@ -124,7 +124,7 @@ class JudgeOptions(EngineFlags):
     """Options for a judge and its engine.
 
     Judging:
-        reading: How to get the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
+        reading: How to obtain the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
             grade), or a reward model (reward). Default: set by the judge's card, otherwise yes-no.
         template: Prompt template. Default: set by the judge's card, otherwise by the reading.
         card: Use the card of this released judge (see judgelm judges). Default: detected from the hub id or folder.
@@ -185,7 +185,7 @@ class ColumnOptions:
     def reading_of(self, path: Path, *runs: Path, other: Path | None = None) -> "Reading":
         """Return the column names for a file of rows or labels, including those saved with the runs.
 
-        If `other`, a second file, is given, each file uses only the columns it contains.
+        If there is a second file (`other`), each file uses only the columns it contains.
         """
         from judgelm.runs.recorded_rows import recorded_reading
 
@@ -208,7 +208,7 @@ class LabelOptions(ColumnOptions):
     max_reject_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
 
     def check_rejected(self, path: Path, rejected: int, read: int) -> None:
-        """Exit with code 2 if more than `max_reject_rate` of the label rows are unreadable."""
+        """Exit with code 2 if the share of unreadable label rows exceeds `max_reject_rate`."""
         if rejected <= self.max_reject_rate * read:
             return
         finding = f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable"
@@ -285,8 +285,9 @@ class ModeFlags:
     Judging:
         order_rule: How to combine the two orders: mean score, given (the first order), tie (if the orders conflict),
             or probability.
-        tie_threshold: Call a tie if P(first better) is this close to 0.5. Used by order rule probability and readings
-            letters, yes-no, and grade. Default: 0.05 for score lines, otherwise set by the judge's card or 0.
+        tie_threshold: Count a pair as a tie if P(first better) is this close to 0.5. Used by the order rule probability
+            and the readings letters, yes-no, and grade. Default: 0.05 for score lines, otherwise set by the judge's
+            card or 0.
         criterion: Criterion to judge by, in your own words (readings letters, yes-no, and grade).
         accept_one_order: If one order fails, use the verdict from the other order.
         reference: Whether to show references to the judge: auto (if available), use (always), or ignore.
@@ -369,7 +370,7 @@ Control = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringFlags(LabelOptions):
-    """Options for `eval` and `report`, except the labels.
+    """Options shared by `eval` and `report`, except label options.
 
     Options:
         judgments: Run file, JudgeLM output (pred_text), or PandaLM results.
@@ -378,7 +379,8 @@ class ScoringFlags(LabelOptions):
         failures: How to treat failures in the headline figure; the tables show both.
         order_rule: How to combine the two orders. Default: the run's rule, otherwise given (tie for pandalm).
         label_order_rule: How to combine the two orders if --labels is a run file.
-        tie_threshold: For rule probability, call a tie if P is this close to 0.5. Default: the run's threshold.
+        tie_threshold: For rule probability, count a pair as a tie if P is this close to 0.5. Default: the run's
+            threshold.
         bootstrap: Number of bootstrap resamples per interval.
         seed: Bootstrap seed.
     """

@@ -100,7 +100,7 @@ def _copy(folder: Path) -> None:
 
 
 def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
-    """Reject files whose first thousand rows have no labels for the recipe, before loading torch."""
+    """Before loading torch, reject files whose first thousand rows have no labels for the recipe."""
     if recipe not in ("sft", "preference", "grpo", "reward"):
         return  # dpo can also train on judgments
     from judgelm.data.labelled_pair import training_scores

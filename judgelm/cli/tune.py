@@ -35,7 +35,7 @@ _READINGS = ("letters", "yes-no", "grade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """Labelled pairs, candidate templates (the default first) and the output folder."""
+    """Labelled pairs, candidate templates (starting with the default), and the output folder."""
 
     labels: Path
     folder: Path

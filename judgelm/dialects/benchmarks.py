@@ -288,7 +288,7 @@ _AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assist
 def _judgebench_dialect(
     name: str, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
 ) -> Dialect:
-    """Dialect whose instruction lists labels. JudgeBench drops the last line break of the template."""
+    """Create a dialect whose instruction lists the labels. JudgeBench drops the last line break of the template."""
 
     def accepts(request: ChatRequest, split: TemplateSplit) -> bool:
         instruction = split.values["instruction"]

@@ -231,7 +231,7 @@ def template_dialect(
 ) -> Dialect:
     """Create a dialect that uses the first matching template.
 
-    The default is the template of the same name. `text` extracts the text to match; `accepts` can reject a split.
+    By default, the template has the dialect's name. `text` extracts the text to match; `accepts` can reject a split.
     """
     patterns = templates or (TEMPLATES[name],)
 

@@ -137,7 +137,7 @@ def _graded(result: JudgeResult, grade: str) -> str:
 
 
 def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
-    """Split each score between the two nearest integer grades, so that the mean is the expected grade."""
+    """Split each score's probability between the two nearest integer grades, so that the mean is the expected grade."""
     shares: dict[int, float] = {}
     for score, share in result.grades or ((expected_grade(result), 1.0),):
         rescaled = rescale(score, scale)

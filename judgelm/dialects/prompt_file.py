@@ -111,7 +111,7 @@ class ReplyForm:
 
     @property
     def kind(self) -> TaskKind:
-        """Kind of task that the reply belongs to."""
+        """The kind of task, according to the field that is set."""
         kinds: dict[TaskKind, object] = {
             "pair": self.pair, "choice": self.choice, "grade": self.grade, "label": self.label,
         }  # fmt: skip

@@ -383,7 +383,7 @@ def _slotted(words: str, task: ReleasedTask, location: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognition:
-    """The released judge found for a model. `candidates` are cards with a checkpoint named like the folder."""
+    """The released judge found for a model. `candidates` are cards with a checkpoint of the folder's name."""
 
     judge: ReleasedJudge | None = None
     candidates: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ class ResolvedJudge:
 
     @property
     def engine(self) -> str:
-        """Name of the engine, with `auto` resolved on this machine, which loads torch."""
+        """Name of the engine. Resolving `auto` on this machine loads torch."""
         return self._engine_choice[0]
 
     @property
@@ -75,7 +75,7 @@ class ResolvedJudge:
 
     @property
     def display_name(self) -> str:
-        """Name of the model in messages. The default judge also shows the reason."""
+        """Name of the model in messages. For the default judge, it includes the reason."""
         if self.model is not None:
             return self.model
         choice = default_choice()
@@ -161,7 +161,7 @@ class JudgeSetup:
     """A resolved judge and how to load it.
 
     Attributes:
-        options: engine options. The window and thinking are taken from the card unless set by the user.
+        options: engine options. The user's window and thinking settings override the card.
     """
 
     judge: ResolvedJudge

@@ -98,7 +98,7 @@ class JudgeHandler:
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """Yield the growing reply of an ordinary chat, then the response. Verdicts yield only the response.
+        """Yield the growing reply of an ordinary chat, then the response. For verdicts, yield only the response.
 
         Closing the generator drops the work. Raises the same errors as `respond`.
         """

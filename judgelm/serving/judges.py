@@ -24,7 +24,7 @@ _MAX_LOADED = 64
 class ServedJudges:
     """Looks up judges by name, and loads and unloads adapters while the server is running.
 
-    A loaded adapter belongs to the client's API key; clients with other keys cannot list, use, or unload it. Call all
+    An adapter belongs to the API key that loaded it; clients with other keys cannot list, use, or unload it. Call all
     methods from the server's event loop.
     """
 

@@ -24,7 +24,7 @@ _MAX_REPEATS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeTask:
-    """A sample with the mode and options to judge it with.
+    """A sample, and the mode and options for judging it.
 
     Attributes:
         mode: a key of `judgelm.modes.MODES`.

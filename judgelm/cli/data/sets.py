@@ -36,7 +36,7 @@ def build_command(
 
     Options:
         config: YAML file with the build options; for examples, see configs/data/.
-        changes: Options that override those in the file.
+        changes: Overrides for options in the file.
 
     Examples:
         judgelm data build --config configs/data/build.yaml
@@ -125,9 +125,10 @@ def sample_command(
     *,
     results: Results,
 ) -> None:
-    """Draw a seeded random sample of rows, in total or for each value of a field.
+    """Draw a seeded random sample of rows, overall or for each value of a field.
 
-    If a value has too few rows, all of them are kept, and a message is printed. OUT.sample.json records the settings.
+    If a value has too few rows, the command keeps all of its rows and prints a message. OUT.sample.json records the
+    settings.
 
     Options:
         file: Rows with ids: a file, folder, or pattern.
@@ -202,7 +203,7 @@ def overlap_command(
     *,
     results: Results,
 ) -> None:
-    """Find questions and answers from test files in a training file: equal, similar, or with a shared passage.
+    """Find training questions and answers that are equal or similar to test data, or share a passage with it.
 
     Options:
         train: Training file in any sample format.

@@ -60,8 +60,8 @@ def position_bias_command(
 
     Options:
         judgments: Run files in both orders, or one review file (Vicuna, QLoRA) per order. Review files are paired if
-            they are named X-vs-Y and Y-vs-X or have the same NAME. NAME defaults to the file name (for a pair, that of
-            the first file).
+            they are named X-vs-Y and Y-vs-X or have the same NAME. NAME defaults to the file name; for a pair of files,
+            the first file's name.
     """
     from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
     from judgelm.data.sources.reviews import group_files, read_reviews
@@ -119,8 +119,8 @@ def leaderboard_command(
 ) -> None:
     """Rank models by Elo with intervals, and compute AlpacaEval's win rates for each pair of models.
 
-    Elo uses Bradley-Terry with soft verdicts, ties, and both orders. Win rates are weighted, discrete and
-    length-controlled.
+    Elo ratings come from a Bradley-Terry model with soft verdicts, ties, and both orders. Win rates are weighted,
+    discrete, and length-controlled.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
 
@@ -211,7 +211,7 @@ def judgelm_command(
     Options:
         tables: YAML file that assigns runs to rows of the paper's tables, with prices for Table 3.
         runs: Folder that contains the runs. Default: the folder of FILE.
-        labels: Labels to use instead of those in FILE.
+        labels: Labels that override the labels in FILE.
     """
     from judgelm.cli.study.tables import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.studies.judgelm_tables import paper_tables

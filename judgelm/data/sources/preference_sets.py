@@ -51,7 +51,7 @@ def _renamed(layout: str, row: Row) -> Fields:
 
 
 def helpsteer3_fields(row: Row) -> Fields:
-    """HelpSteer3: from -3 to -1 the first response is preferred, from 1 to 3 the second, and 0 is a tie."""
+    """HelpSteer3: values from -3 to -1 prefer the first response, 1 to 3 the second, and 0 is a tie."""
     strength = row.number("overall_preference")
     if not -3 <= strength <= 3:
         raise row.field_error("overall_preference", f"expected a number from -3 to 3, got {strength:g}")
@@ -97,7 +97,7 @@ def nectar_fields(row: Row) -> Fields:
 def ultrafeedback_fields(row: Row) -> Fields:
     """UltraFeedback: several completions, scored by the mean of their fine-grained ratings.
 
-    `overall_score` is ignored, because a bug turned 1 into 10. Source: openbmb/UltraFeedback, issue 8.
+    `overall_score` is ignored, because a bug turned ratings of 1 into 10. Source: openbmb/UltraFeedback, issue 8.
     """
     completions = row.data["completions"]
     if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
@@ -172,7 +172,7 @@ RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
 
 
 def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return RM-Bench's nine pairs of a chosen and a rejected style, rejecting pairs of equal texts."""
+    """Return RM-Bench's nine pairs of a chosen and a rejected style, rejecting pairs of identical texts."""
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:

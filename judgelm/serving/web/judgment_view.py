@@ -182,7 +182,7 @@ def doubts(judgment: Judgment) -> list[str]:
 
 
 def doubts_html(judgment: Judgment) -> str:
-    """Render the warnings about a verdict. If a fully checked pair has none, say so."""
+    """Render the warnings about a verdict, or a note if a fully checked pair has no warnings."""
     reasons = doubts(judgment)
     if reasons:
         return notice("Why this verdict may be wrong:", *reasons)
