@@ -278,7 +278,7 @@ class PairDistribution:
         tie: P(s1 = s2), in [0, 1].
         unassigned: probability of replies that do not begin with a score line, in [0, 1].
         likeliest: (s1, s2, probability), most likely first, down to a probability of 0.0001.
-        approximation: the reason why the probabilities are not exact; empty if they are.
+        approximation: why the probabilities are not exact; empty if they are exact.
     """
 
     expected: tuple[float, float]

@@ -77,7 +77,7 @@ def compare_command(
         model_b: The model that MODEL_A is compared with.
         questions: File of questions, or alpaca-eval, arena-hard, or mt-bench to download its questions.
         out: Folder for answers, pairs, judgments, and the page. Run the same command again to resume.
-        judge: The judge. The model and engine options configure only the judge. Default: qwen-1.5b.
+        judge: The judge, configured by the model and engine options. Default: qwen-1.5b.
         labels: Human verdicts for some pairs in FOLDER/pairs.jsonl: rows with an id and a winner (1 means MODEL_A).
         bootstrap: Number of bootstrap resamples per interval.
 

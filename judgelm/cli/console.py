@@ -298,7 +298,7 @@ def watch(total: int | None) -> Iterator[Callable[["RunStats", Judgment], None]]
 
 
 class Pace:
-    """Speed and remaining time of a run, shown after about three batches because warm-up slows the first batch."""
+    """Speed and ETA of a run, shown after about three batches because warm-up slows the first batch."""
 
     def __init__(self, total: int | None) -> None:
         self.total = total

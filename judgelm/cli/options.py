@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def names_of(place: str) -> Callable[[], list[str]]:
-    """Return a completion function that lists `module:name`, a collection, or a function that returns one."""
+    """Return a completion function that lists `module:name`, which is a collection or returns a collection."""
     module, _, name = place.partition(":")
 
     def names() -> list[str]:
@@ -126,7 +126,7 @@ class JudgeOptions(EngineFlags):
     Judging:
         reading: How to obtain the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
             grade), or a reward model (reward). Default: set by the judge's card, otherwise yes-no.
-        template: Prompt template. Default: set by the judge's card, otherwise by the reading.
+        template: Prompt template. Default: set by the judge's card, otherwise determined by the reading.
         card: Use the card of this released judge (see judgelm judges). Default: detected from the hub id or folder.
     """
 
@@ -183,7 +183,7 @@ class ColumnOptions:
         return Reading(columns=parse_columns(self.column or ()), label_code=label_code, sheet=self.sheet)
 
     def reading_of(self, path: Path, *runs: Path, other: Path | None = None) -> "Reading":
-        """Return the column names for a file of rows or labels, including those saved with the runs.
+        """Return the column names for a file of rows or labels, including column names saved with the runs.
 
         If there is a second file (`other`), each file uses only the columns it contains.
         """
@@ -263,7 +263,7 @@ class RunOptions:
     max_failure_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
 
     def job(self, inputs: Sequence[str], out: str, **more: Any) -> "BatchJob":
-        """Create a job with these options; `more` sets other fields of the job."""
+        """Create a job from these options; `more` sets the other fields."""
         from judgelm.runs.batch import BatchJob
 
         own = {name: getattr(self, name) for name in ("limit", "retry", "overwrite")}
@@ -280,7 +280,7 @@ Seed = Annotated[int, typer.Option(help="Sampling seed for temperatures above 0.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeFlags:
-    """Options for pair mode, and for other modes with a field of the same name.
+    """Options for pair mode, and for other modes with fields of the same names.
 
     Judging:
         order_rule: How to combine the two orders: mean score, given (the first order), tie (if the orders conflict),

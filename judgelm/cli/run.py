@@ -111,7 +111,7 @@ def checked_mode(
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
-    """Return the output path for judgments, which defaults to standard output if the input is standard input."""
+    """Return the output path, which defaults to standard output if the input is standard input."""
     if out is None and inputs == ["-"]:
         out = "-"
     if out == "-" and is_stdout(json_out):

@@ -1,4 +1,4 @@
-"""`judgelm serve` (an OpenAI-compatible server) and `judgelm web` (a page to judge, browse runs, and label)."""
+"""`judgelm serve` (an OpenAI-compatible server) and `judgelm web` (a page to judge, browse, and label)."""
 
 import asyncio
 import os
@@ -91,7 +91,8 @@ def serve(
         api_key_file: File of API keys, one per line.
         no_auth: Accept requests from other machines without a key.
         allowed_host: If no keys are set, allow this additional host name, such as the name of a proxy. Repeatable.
-            localhost, --host and, with 0.0.0.0, all IP addresses are always allowed; other names get 421.
+            Always allowed:
+            localhost, --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
 
     Records:
         access_log: Log each request to stderr.
@@ -314,7 +315,7 @@ def web(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Start a web page to judge by hand, discuss judgments, and browse, compare, and label run files.
+    """Start a web page to judge texts, discuss judgments, and browse, compare, and label run files.
 
     Options:
         model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
@@ -329,8 +330,8 @@ def web(
         port: Port to listen on; 0 picks a free port.
         password: Password for the page. JUDGELM_PASSWORD is safer, because other users can see command lines.
         no_auth: Accept requests from other machines without a password.
-        allowed_host: If no password is set, allow this additional host name. Repeatable. localhost, --host and, with
-            0.0.0.0, all IP addresses are always allowed; other names get 421.
+        allowed_host: If no password is set, allow this additional host name. Repeatable. Always allowed:
+            localhost, --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
 
     Examples:
         judgelm web my-judge

@@ -376,9 +376,9 @@ class _NameReader:
         return "plain" if self._before(_OWNED_BEFORE, match) else "unnamed_ordinal"
 
     def _side(self, match: re.Match[str]) -> _Reading:
-        """Classify "former" and "latter". Both words stay unchanged, because the names before them are swapped.
+        """Classify "former" and "latter". They are not changed, because the names before them are swapped in place.
 
-        If fewer than two names precede it, "the latter answer" means the answer that is shown last.
+        If fewer than two names precede, "the latter answer" means the answer that is shown last.
         """
         if len({_position_of(name) for name in self.names}) > 1:
             return "plain"

@@ -98,7 +98,7 @@ def read_words(file: WordsFile) -> str:
 
 
 def bring_words(files: list[WordsFile], copy: Path) -> int:
-    """Copy a judge's files from the user's file or folder into the cache, and return their number."""
+    """Copy a judge's files from the user's file or folder into the cache, and return the number of files."""
     candidates = [copy] if copy.is_file() else [path for path in copy.rglob("*") if path.is_file()]
     names = {Path(file.url).name for file in files}
     by_hash = {

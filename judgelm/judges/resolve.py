@@ -59,7 +59,7 @@ class ResolvedJudge:
 
     @property
     def engine_reason(self) -> str:
-        """The reason why `auto` selected this engine; empty if the user selected it."""
+        """Why `auto` selected this engine; empty if the user selected it."""
         return self._engine_choice[1]
 
     @cached_property

@@ -59,7 +59,7 @@ class ServedJudges:
         return self._settings.model, self.base
 
     def card(self, name: str, owner: str = EVERYONE) -> dict[str, Any]:
-        """Return a judge's template, scale, and mode and, for an adapter, the name of its base judge."""
+        """Return a judge's template, scale, and mode. For an adapter, also return the base judge's name."""
         _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format

@@ -54,7 +54,7 @@ def collect_command(
         config: YAML file with a list of generators.
         generator: Additional model. Repeatable.
         task: Prompt and parser for all models. Default: set for each model.
-        samples: Sample K answers per question instead of using each model's decodings.
+        samples: Sample K answers per question instead of using each model's decoding settings.
         temperature: Sampling temperature for --samples.
         limit: Use only the first N questions.
         retry: Which failures to retry on a rerun.
@@ -71,7 +71,7 @@ def collect_command(
 
     A generator can have more settings, such as name=a,model=M,temperature=0.7,seed=1. For a server, use
     name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage
-    or input error or a model could not be loaded, 2 answers failed, 130 interrupted.
+    or input error, or a model could not be loaded, 2 some answers failed, 130 interrupted.
     """
     given = map(generators.parse_generator, generator or ())
     models = generators.merge_generators([*generators.read_generators(config), *given])

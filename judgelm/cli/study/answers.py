@@ -34,8 +34,9 @@ def qa_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Compare judges, exact match, and F1 with human labels, by data set, prompt, and answer type. Measures
-    self-preference.
+    """Compare judges, exact match, and F1 with human labels, by data set, prompt, and answer type.
+
+    The study also measures self-preference.
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
 
@@ -46,7 +47,7 @@ def qa_command(
         siblings: An answering model and a judge from the same family. Repeatable.
         own: An answering model and the name of the same model as a judge, if the names differ. Repeatable.
         types_judge: Judge for the analysis by answer type. Default: the judge that agrees best with the human labels.
-        failures: Exclude failures, or count them as incorrect as in the original code.
+        failures: Exclude failures, or, as in the original code, count them as incorrect.
         rules: Rules for exact match; use the rules of the run.
         validated: Match any validated answer, or only the first; use the setting of the run.
     """
@@ -226,9 +227,9 @@ def self_bias_command(
         task_column: Column that contains the task type.
         by: Fit a separate model for each value of this column. Repeatable.
         indicator: A 0/1 column for estimating a different bias with a control group, with one effect per judge.
-        scaling: Divide by the maximum of the dimension, or rescale to [0, 1].
+        scaling: Divide scores by the dimension's maximum, or rescale them to [0, 1].
         spline: Use a cubic spline of the reference instead of a linear term.
-        length: Control for length within a prompt in the main regression.
+        length: Control for answer length within a prompt in the main regression.
         length_tokenizer: Tokenizer for measuring answers from --run, such as bert-base-uncased (used in the paper).
             Default: count words.
         dimensions: Include dimension effects.

@@ -1,7 +1,7 @@
 """Read AlpacaEval's judgments as rows to judge, or, for win rates, as comparisons of a model with a baseline.
 
-The judgments are published as annotations or as three normalised tables. `output_1` is from the baseline, and
-`output_2` from the model. For `preference`, see `alpaca_eval_label`.
+They are published either as annotations or as three normalised tables. `output_1` is the baseline's output, and
+`output_2` the model's. For `preference`, see `alpaca_eval_label`.
 
 Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
 """

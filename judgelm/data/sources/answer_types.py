@@ -1,4 +1,4 @@
-"""Determine the type of a question's answer. The eight types are from the paper below; the rules are not.
+"""Determine the type of a question's answer. The paper defines the eight types; the rules are judgelm's own.
 
 Except for yes and no, the type depends only on the question. The first matching rule is used. Source: QA-Judge, Table
 13.

@@ -241,7 +241,7 @@ def pandalm_train_label(row: Row, with_reference: bool) -> Label | None:
 
 
 def alpaca_eval_label(row: Row, with_reference: bool) -> Label | None:
-    """Read AlpacaEval's `preference`: 1 means the first output, 2 the second, and 1.5 (0 in older versions) a tie.
+    """Read AlpacaEval's `preference`: 1 is the first output, 2 the second, and 1.5 a tie (0 in older versions).
 
     The label's preference, P(first output is better), is 2 minus this value.
     """

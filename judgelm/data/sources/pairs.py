@@ -82,7 +82,7 @@ def auto_j_sample(row: Row) -> Sample:
 
 
 def auto_j_label(row: Row, with_reference: bool) -> Label:
-    """Read `label`: 0 means the first response, 1 the second, and 2 a tie."""
+    """Read `label`: 0 is the first response, 1 the second, and 2 a tie."""
     return Label(sample_id="", winner=choice_field(row, "label", AUTO_J_LABELS))
 
 

@@ -51,7 +51,7 @@ def _renamed(layout: str, row: Row) -> Fields:
 
 
 def helpsteer3_fields(row: Row) -> Fields:
-    """HelpSteer3: values from -3 to -1 prefer the first response, 1 to 3 the second, and 0 is a tie."""
+    """HelpSteer3: from -3 to -1 the first response is preferred, from 1 to 3 the second, and 0 is a tie."""
     strength = row.number("overall_preference")
     if not -3 <= strength <= 3:
         raise row.field_error("overall_preference", f"expected a number from -3 to 3, got {strength:g}")

@@ -1,7 +1,7 @@
 """Look up sources by name or by a file's fields.
 
-A file is assigned the first layout in `layouts.yaml` whose `needs` fields are all in the file's first row. More
-specific layouts must therefore come first.
+A file is assigned the first layout in `layouts.yaml` whose `needs` are all in its first row. More specific layouts must
+therefore come first.
 """
 
 from collections.abc import Mapping, Sequence

@@ -131,8 +131,8 @@ def read_results(
 
     An unparseable reply is a failure `off_grammar`, not a tie.
 
-    If `parser` fails, `fallback` is used and the reply is marked as `Shown.read_anywhere`. A `score` in the row is from
-    the teacher and is ignored. `hashes` returns the hashes of a row's judged texts.
+    If `parser` fails, `fallback` is used and the reply is marked as `Shown.read_anywhere`. A `score` in the row is the
+    teacher's and is ignored. `hashes` returns the hashes of a row's judged texts.
     """
 
     def convert(row: Row) -> Judgment:

@@ -152,7 +152,7 @@ def _orders(judgment: Judgment) -> str:
 
 
 def label_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the labels for `judgelm eval --labels`, with texts if all are known."""
+    """Yield the labels for `judgelm eval --labels`, with the texts if all texts are known."""
     samples = browsing.run.samples
     has_texts = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
     for key, winner in browsing.labels.items():

@@ -70,8 +70,8 @@ def open_run(
 ) -> OpenRun:
     """Load a run file and the judged texts.
 
-    `texts` is the judged file; the default is the file named in the manifest, if unchanged. `reading` describes its
-    columns and sheet. Labels of `uploaded` files are saved in a different folder.
+    `texts` is the judged file; the default is the file named in the manifest, if unchanged. `reading` sets the columns
+    and sheet of `texts`. Labels of `uploaded` files are saved in a different folder.
 
     Raises:
         InputError: a file cannot be read, or the run file contains no judgments.
