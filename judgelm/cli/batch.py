@@ -78,9 +78,9 @@ def batch(
         judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
         judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
 
-    The first command uses the default judge, the third answers an OpenAI Batch API file, and the last runs without a
-    model. Run the same command again to resume. Exit codes: 0 done, 1 usage or input error, 2 more failures than
-    --max-failure-rate, 130 interrupted (resumable).
+    The first command uses the default judge, the third command answers an OpenAI Batch API file, and the last command
+    needs no model. Run the same command again to resume. Exit codes: 0 done, 1 usage or input error, 2 more failures
+    than --max-failure-rate, 130 interrupted (resumable).
     """
     from judgelm.cli.run import cascade_of, check_paths, checked_mode, judge_job, output_of
     from judgelm.judges.released import recognise

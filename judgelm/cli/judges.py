@@ -139,7 +139,7 @@ def new_command(
 
     Options:
         folder: Folder of the model or adapter.
-        template: Template the model was trained with.
+        template: Template that the model was trained with.
         scale: Lowest and highest score.
         step: Step between scores.
         reference: Whether the training prompts contained references: without, with, or both.

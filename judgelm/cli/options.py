@@ -76,15 +76,15 @@ class EngineFlags:
     Model and engine:
         engine_arg: Extra argument for the engine, with a YAML value. Repeatable.
         adapter: PEFT adapter to apply to the model.
-        dtype: auto, float32, bfloat16, or float16; auto uses the checkpoint's dtype, or float32 on CPUs where that is
-            faster.
+        dtype: auto, float32, bfloat16, or float16; auto uses the checkpoint's dtype, or float32 on CPUs where float32
+            is faster.
         device: Device to run on: auto, cpu, cuda, cuda:0, ...
         quantization: Quantise the weights with bitsandbytes: 4bit or 8bit.
         revision: Hub revision of the model.
         max_num_batched_tokens: Maximum number of tokens per forward pass.
         max_num_seqs: Maximum number of sequences in flight.
         max_model_len: Maximum context length in tokens.
-        thinking: Turn thinking on or off, or use absent to omit the argument to the chat template. Default: set by the
+        thinking: Turn thinking on or off; absent does not pass the argument to the chat template. Default: set by the
             judge's card.
         thinking_tokens: Maximum number of thinking tokens before the reply; capped at half the context window.
         trust_remote_code: Allow Python code from the model's repository to run.
@@ -252,7 +252,7 @@ class RunOptions:
 
     Options:
         limit: Judge only the first N samples.
-        retry: What to retry on a rerun: rows with engine errors, or all failed rows.
+        retry: Which rows to retry on a rerun: rows with engine errors, or all failed rows.
         overwrite: Delete OUT and its manifest, and start over.
         max_failure_rate: Exit with code 2 if more than this share of the rows fails.
     """
@@ -376,7 +376,7 @@ class ScoringFlags(LabelOptions):
         judgments: Run file, JudgeLM output (pred_text), or PandaLM results.
         reversed_: A separate run with the answers swapped.
         protocol: Scoring protocol; pandalm counts failures and conflicting orders as ties.
-        failures: How to treat failures in the headline figure; the tables show both.
+        failures: How to treat failures in the headline figure; the tables show all results.
         order_rule: How to combine the two orders. Default: the run's rule, otherwise given (tie for pandalm).
         label_order_rule: How to combine the two orders if --labels is a run file.
         tie_threshold: For rule probability, count a pair as a tie if P is this close to 0.5. Default: the run's

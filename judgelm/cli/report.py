@@ -54,7 +54,7 @@ def report_command(
         judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
         judgelm report judgments.jsonl -l labelled.jsonl --baseline other.jsonl
 
-    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
+    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable rows (--max-reject-rate).
     """
     if labels is None:
         need_labels = ("baseline", *(ScoringFlags.__annotations__.keys() - {"judgments"}))

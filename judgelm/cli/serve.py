@@ -91,8 +91,7 @@ def serve(
         api_key_file: File of API keys, one per line.
         no_auth: Accept requests from other machines without a key.
         allowed_host: If no keys are set, allow this additional host name, such as the name of a proxy. Repeatable.
-            Always allowed:
-            localhost, --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
+            Always allowed: localhost, --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
 
     Records:
         access_log: Log each request to stderr.
@@ -330,8 +329,8 @@ def web(
         port: Port to listen on; 0 picks a free port.
         password: Password for the page. JUDGELM_PASSWORD is safer, because other users can see command lines.
         no_auth: Accept requests from other machines without a password.
-        allowed_host: If no password is set, allow this additional host name. Repeatable. Always allowed:
-            localhost, --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
+        allowed_host: If no password is set, allow this additional host name. Repeatable. Always allowed: localhost,
+            --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
 
     Examples:
         judgelm web my-judge

@@ -39,10 +39,10 @@ def train_command(
     """Train a judge with a recipe: sft, preference, reward, dpo, or grpo. Other options are passed to the recipe.
 
     Options:
-        recipe: `sft` trains on scores and reasons, `preference` and `reward` (a reward model) on which answer is
-            better; `dpo` and `grpo` continue training a judge.
-        config: Recipe settings: a YAML file, or the name of a built-in one, such as few_pairs.
-        accelerate: Launch with accelerate on several GPUs or machines, using this YAML file or a built-in one, such as
+        recipe: `sft` trains on scores and reasons, `preference` and `reward` (a reward model) on pairwise preferences;
+            `dpo` and `grpo` continue training a judge.
+        config: Recipe settings: a YAML file, or a built-in name such as few_pairs.
+        accelerate: Launch with accelerate on several GPUs or machines, using this YAML file or a built-in name such as
             zero3. Default: train in a single process.
         copy: Copy the recipes and their settings to this folder, and exit.
 

@@ -71,7 +71,7 @@ def annotate_command(
     Options:
         pairs: File with two answers per row.
         out: Output file of JudgeLM rows, written at the end.
-        model: Folder or hub id of the teacher, or its name on a server.
+        model: The teacher: a folder, hub id, or name on a server.
         reference: Judge without a reference, with a reference, or both.
         drop_disagreeing: With --both-orders, drop pairs for which the two orders have different winners.
         reason_tokens: Maximum number of tokens in a reply (scores and reason).

@@ -53,7 +53,7 @@ def collect_command(
         out: Output folder, with one file per model.
         config: YAML file with a list of generators.
         generator: Additional model. Repeatable.
-        task: Prompt and parser for all models. Default: set for each model.
+        task: Prompt and parser for all models. Default: each model's setting.
         samples: Sample K answers per question instead of using each model's decoding settings.
         temperature: Sampling temperature for --samples.
         limit: Use only the first N questions.

@@ -42,7 +42,7 @@ def build_command(
         judgelm data build --config configs/data/build.yaml
         judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
 
-    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (max_reject_rate).
+    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable rows (max_reject_rate).
     """
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
@@ -135,7 +135,7 @@ def sample_command(
         out: Output file for the sampled rows, which are not changed.
         per: Maximum number of rows for each value of a field, such as category 100.
         size: Maximum number of rows in total.
-        seed: Random seed; with the same seed, a larger sample contains the smaller one.
+        seed: Random seed; with the same seed, larger samples contain smaller samples.
         overwrite: Replace a different sample.
 
     Examples:
@@ -210,7 +210,7 @@ def overlap_command(
         tests: Test files in any sample format.
         threshold: Minimum similarity for near matches; with 1, only equal texts match.
         words: Minimum number of words in a passage shared by two questions; 0 disables the passage search.
-        examples: Number of examples to print of each kind per test file.
+        examples: Number of examples of each kind to print per test file.
 
     Examples:
         judgelm data overlap train.jsonl pandalm.jsonl llmbar.jsonl

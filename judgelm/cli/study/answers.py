@@ -155,7 +155,7 @@ def ssr_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Evaluate selective self-reference at every tau from two runs: accuracy, gate, slices, and cost.
+    """Evaluate selective self-reference at every threshold (tau) from two runs: accuracy, gate, slices, and cost.
 
     Both runs must use the same self-answers.
 
@@ -166,9 +166,9 @@ def ssr_command(
         always: Run in mode ssr that always shows the majority answer.
         truth: Ground truth as JSONL: id, winner (1 or 2), question, category, and either answer (the correct answer)
             or judge_correct.
-        selective: Run with a gate, to check against the other two runs.
+        selective: Run with a gate, for comparison with the other runs.
         tau: Minimum agreement between self-answers to show a reference, from 0 to 1.
-        split: How to count conflicting orders; the first table shows all three ways.
+        split: How to count conflicting orders; the first table shows all three methods.
         calibration_share: Share of the questions in each category used to choose tau.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load

@@ -38,7 +38,7 @@ def estimate_command(
         judgelm study estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
         judgelm study estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
 
-    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable labels (--max-reject-rate).
     """
     from judgelm.cli.evaluation import load_labels, load_manifest
     from judgelm.cli.tables import print_claim  # statsmodels is slow to import

@@ -37,7 +37,7 @@ def compare_judges_command(
         name: Name of a judge. Repeat once per file, in the same order.
         failures: Exclude failed judgments, or count them as ties.
         order_rule: How to combine the two orders, for all judges; given is the rule used by `judgelm eval`.
-        tie_threshold: For rule probability, call a tie if P is this close to 0.5.
+        tie_threshold: For rule probability, count a pair as a tie if P is this close to 0.5.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_judges  # scikit-learn takes seconds to load
     from judgelm.studies.compare_judges import CompareOptions, compare_judges
@@ -125,7 +125,7 @@ def leaderboard_command(
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
 
     Options:
-        files: Run files over pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
+        files: Run files for pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
         rows: File of the judged pairs, including the model names.
         difficulty: Rows with instruction (or index) and instruction_difficulty, for length control.
     """
@@ -170,12 +170,12 @@ def benchmark_command(
 ) -> None:
     """Score a run with the metric of its benchmark, and compare it with published scores.
 
-    RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA, and more.
+    Supports RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA, and more.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
 
     Options:
-        judgments: Run file over rows from `judgelm data import`.
+        judgments: Run file for rows from `judgelm data import`.
         rows: File of these rows; the benchmark is identified by the .protocol.json next to it.
         name: Name of the benchmark, if there is no .protocol.json.
     """
