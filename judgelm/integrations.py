@@ -4,9 +4,8 @@
     process_results = lm_eval_results("my-judge")                     # lm-eval: !function mine.process_results
     LightevalTaskConfig(..., metrics=[lighteval_metric("my-judge")])  # lighteval
 
-Grades are on the judge's scale, and the task's target is the reference. Failed judgments have no
-score: inspect_ai marks the sample as unscored, and the other frameworks count it as `judge_failed` and exclude it from
-the mean.
+Grades are on the judge's scale, and the task's target is the reference. Failed judgments have no score: inspect_ai
+marks the sample as unscored, and the other frameworks count it as `judge_failed` and exclude it from the mean.
 
 Based on the source code of inspect_ai 0.3.285, lm_eval 0.4.13, and lighteval 0.13.
 """

@@ -194,9 +194,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """A truncated answer: its position among the answers shown, and its tokens before and after truncation.
+    """A truncated answer: its position among the answers shown, and its token counts before and after truncation.
 
-    `steps` are the numbers of the steps elided from a trajectory.
+    `steps` lists the steps elided from a trajectory.
     """
 
     answer: int
@@ -211,13 +211,13 @@ class Completion:
 
     Attributes:
         texts: `n` replies, or none if the request failed. Replies that begin with thinking include the opening tag,
-            even if it was written by the chat template.
+            even if the chat template wrote the tag.
         thinking: the thinking before each reply, without tags.
         finish_reasons: one per reply, or a single `too_long`, `equal_after_cut`, or `error` for the whole request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
             with it and not with a longer candidate. Candidates are -inf if the engine omitted them because their total
             is at most 0.01, and None if they were not requested or are not available.
-        approximation: the reason why the log-probabilities are not exact; empty if they are.
+        approximation: why the log-probabilities are not exact; empty if they are exact.
         sanitized: number of sanitized lookalikes of special tokens.
         reward: unbounded reward; the text of the reply is empty.
     """
@@ -364,7 +364,7 @@ class Shown:
             further than for the scores.
         distribution: score probabilities for a pair; `grades` is used for a single answer.
         log_odds: natural log-odds of the first letter against the second, or of yes against no, for readings that use
-            word probabilities.
+            token probabilities.
     """
 
     order: tuple[int, ...]
@@ -415,7 +415,7 @@ class TextHashes:
     Attributes:
         question: hash of the question or, for a dialogue, of all questions.
         answers: hash of each answer or, for a dialogue, of each assistant's answers, in sample order.
-        images: hash of the bytes of all images; None if there are no images or one could not be read.
+        images: hash of the bytes of all images; None if there are no images or an image could not be read.
         context: hash of the reference and everything else shown to the judge.
     """
 

@@ -1,6 +1,6 @@
 """The judges in chat benchmarks: Vicuna's review, MT-bench, FairEval, Arena-Hard, JudgeBench, and RewardBench.
 
-Their prompts put each answer between a start and an end marker. The markers differ between benchmarks, and so does the
+The prompts put each answer between a start and an end marker. The markers differ between benchmarks, and so does the
 verdict: a score line or a label such as `[[A]]`, with or without ties.
 """
 

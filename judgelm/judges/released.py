@@ -263,7 +263,7 @@ class ReleasedJudge:
     """A judge released by others.
 
     Attributes:
-        template: ID of the judgelm template the judge was trained with, if any. Such judges have no tasks.
+        template: ID of the judgelm template used for training, if any. Judges with a template have no tasks.
         scale: lowest and highest score, if a template is set.
         tasks_of: name of the card to take the tasks from.
         chat: whether shared tasks use the tokenizer's chat template.

@@ -141,8 +141,8 @@ class JudgeFormat:
 
     Attributes:
         never_explained: whether the card states that none of the training rows had a reason.
-        reply_tokens: maximum reply length for a judge that reasons first: its limit from training, otherwise half of
-            its window.
+        reply_tokens: maximum reply length for a judge that reasons first: the limit from its training, otherwise half
+            of its context window.
     """
 
     template: str

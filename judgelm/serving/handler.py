@@ -45,7 +45,7 @@ class HandlerOptions:
         chat: treat unrecognised prompts as ordinary chats, unless they ask for a verdict.
         both_orders: judge pairs in both orders, and show three or more answers once in each position.
         reasons: generate reasons if the reply has room for them.
-        prompts: custom dialects, tried before the built-in ones.
+        prompts: custom dialects, tried before the built-in dialects.
         learn: called with each unrecognised request.
     """
 
