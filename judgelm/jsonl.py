@@ -84,7 +84,7 @@ class Appender:
             while written < len(line):
                 written += os.write(self._fd, line[written:])
         except OSError as error:
-            with suppress(OSError):  # otherwise the next run repairs it
+            with suppress(OSError):  # otherwise the next run repairs the file
                 repair_tail(self.path)
             raise _cannot_write(self.path, error) from error
 

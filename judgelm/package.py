@@ -28,7 +28,7 @@ MODULES = {
     "prometheus-client": "prometheus_client",
     "mkdocs-material": "material",
 }
-"""Distributions whose module is named differently."""
+"""Distributions whose module has a different name."""
 
 
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":

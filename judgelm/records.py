@@ -61,10 +61,10 @@ _MAX_LENGTH = 2**31 - 1
 """Maximum length of a reply with thinking; engines count in 32 bits."""
 
 FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
-"""The reason why a reply ended; `thinking` means that it ended during the thinking."""
+"""Why a reply ended; `thinking` means that the reply ended during the thinking."""
 
 ThinkingMode = Literal["on", "off", "absent"]
-"""Request or suppress thinking before the reply, or leave it to the chat template (`absent`)."""
+"""Request or suppress thinking before the reply, or leave the choice to the chat template (`absent`)."""
 
 SpanKind = Literal["template", "question", "reference", "answer", "image"]
 
@@ -162,7 +162,7 @@ class Sampling:
         return tuple(stop for stop in self.stop if stop.isspace())
 
     def cut_at_stop(self, text: str) -> str | None:
-        """Return the text up to the first stop string, or None if it contains no stop string."""
+        """Return the text up to the first stop string, or None if there is no stop string."""
         begin = len(text) - len(text.lstrip())
         starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
@@ -242,7 +242,7 @@ class Completion:
 
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
-"""The reason why a score is missing, such as an engine error (`engine`) or an undecided panel (`undecided`)."""
+"""Why a score is missing, such as an engine error (`engine`) or an undecided panel (`undecided`)."""
 
 
 def failure_name(code: str) -> str:
@@ -503,7 +503,7 @@ class Judgment:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Return the answer with the higher score, or a tie if the scores are equal or either is NaN."""
+    """Return the answer with the higher score, or a tie if the scores are equal or a score is NaN."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

@@ -157,7 +157,7 @@ def read_run(path: Path, parser: Parser = "judgelm", scale: str = "any") -> dict
 
 
 def load_manifest(judgments: Path) -> dict[str, Any]:
-    """Load the manifest of a run, or return an empty one."""
+    """Load the manifest of a run, or return an empty manifest."""
     path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
     if not path.is_file():
         return {}

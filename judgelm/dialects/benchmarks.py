@@ -314,8 +314,8 @@ _JUDGEBENCH = (
 )
 
 # RewardBench's judges (Lambert et al. 2024; allenai/reward-bench): FastChat's prompts without ties, prompts with four
-# answers, prompts for ratings, and prompts for judge models. Unlike FastChat's, the system message for pairs does not
-# offer `[[C]]` for a tie. The Prometheus prompt is in `judge_models`.
+# answers, prompts for ratings, and prompts for judge models. Unlike in FastChat, the system message for pairs
+# does not offer `[[C]]` for a tie. The Prometheus prompt is in `judge_models`.
 _LETTERS = "ABCD"
 _FOUR = Pattern(
     "[User Question]\n{question}"

@@ -11,7 +11,7 @@ from judgelm.serving.chat_response import ChatResponse, UnjudgedError
 
 _DEFAULT_MAX_TOKENS = 512
 _DEFAULT_TEMPERATURE = 1.0  # OpenAI's default
-_INCOMPLETE = "\ufffd"  # what an incomplete UTF-8 character decodes to
+_INCOMPLETE = "\ufffd"  # an incomplete UTF-8 character decodes to this
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 

@@ -82,7 +82,7 @@ REASON_TOKENS = 256
 """Maximum number of tokens per reason; replies include up to 600 characters of the reason."""
 
 _MIN_WORDS = 20
-"""Minimum number of words that the reply must have room for before a reason is generated."""
+"""A reason is generated only if the reply has room for this many words."""
 
 _NOT_TEXT = ("turns", "batch")
 

@@ -98,7 +98,7 @@ class BrowseState:
         )
 
     def comparison(self, key: str) -> str | None:
-        """Compare the two judges' verdicts: `same`, `different`, or None if either is missing."""
+        """Compare the two judges' verdicts: `same`, `different`, or None if a verdict is missing."""
         theirs = None if self.other is None else self.other.judgments.get(key)
         if theirs is None:
             return None

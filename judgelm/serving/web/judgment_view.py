@@ -165,7 +165,7 @@ def _tied(answers: tuple[int, ...]) -> str:
 
 
 CLOSE_THRESHOLD = 0.1
-"""A call is close if P(first better) is this close to 0.5; same as the default for `--close-threshold`."""
+"""A verdict is close if P(first better) is this close to 0.5; equal to the default of `--close-threshold`."""
 
 _NONE = (
     "No warning signs: both orders agree, no text was truncated, and the probability is not close to 0.5. "
