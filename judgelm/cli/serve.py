@@ -322,7 +322,7 @@ def web(
 
     Run files:
         run: Run file to browse. Repeatable. You can upload more run files on the page.
-        pairs: The file that was judged, for its texts. Default: the file named in the manifest of the runs.
+        pairs: File of the judged texts. Default: the file named in the manifest of the runs.
 
     Address and password:
         host: Address to listen on.

@@ -62,11 +62,11 @@ def annotate_command(
 ) -> None:
     """Judge pairs with a teacher model, and write its judgments as training rows.
 
-    PAIRS is a file with two answers per row in any supported format, such as the output of `judgelm data answers
-    pairs`. The default prompts are from JudgeLM's Figures 3 and 4 (--template judgelm-paper). For chat roles, use
-    judgelm-chat. The command prints the estimated cost before the run and the actual cost after it. The teacher's
-    replies are saved to OUT.judgments.jsonl. Run the same command again to resume; only replies in progress are
-    requested again. OUT contains JudgeLM rows for all successful replies.
+    PAIRS is a file with two answers per row in any format, such as the output of `judgelm data answers pairs`. The
+    default prompts (--template judgelm-paper) are from JudgeLM's Figures 3 and 4; the template judgelm-chat adds chat
+    roles. The command prints the estimated cost before the run and the actual cost after it. The teacher's replies are
+    saved to OUT.judgments.jsonl. Run the same command again to resume; only replies in progress are requested again.
+    OUT contains JudgeLM rows for all successful replies.
 
     Options:
         pairs: File with two answers per row.
