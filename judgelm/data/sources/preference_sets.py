@@ -97,7 +97,7 @@ def nectar_fields(row: Row) -> Fields:
 def ultrafeedback_fields(row: Row) -> Fields:
     """UltraFeedback: several completions, scored by the mean of their fine-grained ratings.
 
-    `overall_score` is ignored, because a bug turned ratings of 1 into 10. Source: openbmb/UltraFeedback, issue 8.
+    `overall_score` is ignored, because a bug turned 1 into 10. Source: openbmb/UltraFeedback, issue 8.
     """
     completions = row.data["completions"]
     if not isinstance(completions, list) or not all(isinstance(each, dict) for each in completions):
@@ -172,7 +172,7 @@ RM_BENCH = Shape(name="RM-Bench", needs=("id", "prompt", "chosen", "rejected"))
 
 
 def rm_bench_entries(row: Row, row_number: int) -> list[Entry | Reject]:
-    """Return RM-Bench's nine pairs of a chosen and a rejected style, rejecting pairs of identical texts."""
+    """Return RM-Bench's nine pairs of a chosen and a rejected style, rejecting pairs of equal texts."""
     part = str(row.data.get("domain") or Path(row.file).name.partition("_")[0])
     domain = _DOMAINS.get(part.partition("-")[0])
     if domain is None:
