@@ -119,7 +119,7 @@ def read_chunk(path: Path, offset: int) -> list[LabelledPair]:
 
 
 class LengthFilter:
-    """Finds pairs that exceed a token limit for the prompt, reply, and end-of-sequence token together."""
+    """Finds pairs that exceed a token limit, which includes prompt, reply, and end-of-sequence token."""
 
     def __init__(self, tokens: int, tokenizer: Any, template: str) -> None:
         self._tokens = tokens
