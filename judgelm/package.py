@@ -32,7 +32,7 @@ MODULES = {
 
 
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
-    """Return the requirements of an extra on this machine, including those of the extras it depends on."""
+    """Return the requirements of an extra on this machine, including requirements of extras that it depends on."""
     from importlib.metadata import requires  # imported here because all commands import this module
 
     from packaging.requirements import Requirement

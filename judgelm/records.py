@@ -129,7 +129,7 @@ class Sampling:
             line ending) ends a reply only after a non-blank line.
         grammar: regular expression that the reply must match, if the engine supports grammars.
         reserve: number of tokens to keep free after the prompt; None means `max_tokens`. To continue an earlier reply,
-            use the earlier value so that answers are truncated in the same way.
+            use the earlier reply's value so that answers are truncated identically.
     """
 
     max_tokens: int

@@ -36,7 +36,7 @@ def report_command(
     """Write an HTML report that compares a run with labels, or print the verdicts of a run.
 
     With `--labels`, the report contains metrics, figures, and all disagreements, order flips, and failures. Without
-    labels, the command prints the verdicts for pairs; add `-o` to write them to a page as well.
+    labels, the command prints the verdicts for pairs; add `-o` to also write the verdicts to a page.
 
     Options:
         labels: Labels or teacher scores: JudgeLM, PandaLM, or plain rows.

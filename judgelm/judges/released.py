@@ -284,7 +284,7 @@ class ReleasedJudge:
 
     @property
     def modes(self) -> list[str]:
-        """The judge's modes, starting with the usual one."""
+        """The judge's modes, starting with the usual mode."""
         own = ["reward"] if self.template == "reward" else []
         return [*own, "pair", "single", "multi"] if self.template else list(self.tasks)
 

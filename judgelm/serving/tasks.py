@@ -88,7 +88,7 @@ _NOT_TEXT = ("turns", "batch")
 
 
 def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = False) -> tuple[ModeTask, ...]:
-    """Return the mode tasks for a task: none for `prepare`, one per pair for a batch, and one otherwise."""
+    """Return the mode tasks for a task: none for `prepare`, one per pair for a batch, otherwise a single task."""
     if task.kind == "prepare":
         return ()
     samples = task.facts.get("batch", (task.sample,))

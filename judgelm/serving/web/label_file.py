@@ -28,7 +28,7 @@ class LabelFile:
     path: Path
 
     def read(self) -> dict[str, Winner]:
-        """Return winners by sample id. If an id has several labels, the last one is used."""
+        """Return winners by sample id. If an id has several labels, the last label is used."""
         winners: dict[str, Winner] = {}
         for line, row in read_jsonl(self.path) if self.path.exists() else ():
             winners |= _winner(Row(str(self.path), line, row))
