@@ -1,4 +1,4 @@
-"""Size limits for rows and for files that are read at once, because small compressed files can expand to any size."""
+"""Size limits for rows and for files read into memory, because small compressed files can expand to any size."""
 
 import errno
 from pathlib import Path

@@ -31,7 +31,7 @@ class InputError(JudgelmError):
 
 
 class UnknownFieldsError(InputError):
-    """The fields of a file have no known format. `columns` is a guess that maps names to the file's columns."""
+    """The fields of a file match no known format. `columns` is a guess that maps names to the file's columns."""
 
     def __init__(self, message: str, columns: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class UnknownFieldsError(InputError):
 class LabelCodeError(JudgelmError):
     """A label field has values without a stated meaning.
 
-    This affects the whole file, so readers must not treat it as a single rejected row.
+    The error affects the whole file, so readers must not just reject one row.
     """
 
 
@@ -50,7 +50,7 @@ class ConfigError(JudgelmError):
 
 
 def not_found(kind: str, name: object, available: Iterable[object]) -> ConfigError:
-    """Return an error for an unknown name that suggests the closest available name."""
+    """Return an error for an unknown name, suggesting the closest available name."""
     names = [str(known) for known in available]
     close = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {close[0]}?" if close else ";"
@@ -75,7 +75,7 @@ class CardError(ModelError):
 
 
 class EngineError(JudgelmError):
-    """The engine failed and the run stops. Finished judgments are on disk."""
+    """The engine failed, so the run stops. Finished judgments are on disk."""
 
 
 class ShutdownError(EngineError):

@@ -4,9 +4,8 @@
     process_results = lm_eval_results("my-judge")                     # lm-eval: !function mine.process_results
     LightevalTaskConfig(..., metrics=[lighteval_metric("my-judge")])  # lighteval
 
-The judge grades each answer on its own scale, and the task's target is used as the reference. Failed judgments have no
-score: inspect_ai marks the sample as unscored, and the other frameworks count it as `judge_failed` and exclude it from
-the mean.
+Grades are on the judge's scale, and the task's target is the reference. Failed judgments have no score: inspect_ai
+marks the sample as unscored, and the other frameworks count it as `judge_failed` and exclude it from the mean.
 
 Based on the source code of inspect_ai 0.3.285, lm_eval 0.4.13, and lighteval 0.13.
 """
@@ -24,7 +23,7 @@ from judgelm.records import GradeVerdict, Judgment, failure_name
 class Grader:
     """Grades answers one by one with a judge that is loaded on first use. `options` are passed to `Judge`.
 
-    `criterion` is only supported by judges that use word probabilities.
+    Only judges that use token probabilities support `criterion`.
     """
 
     def __init__(self, model: str | None, criterion: str | None = None, **options: Any) -> None:

@@ -55,8 +55,8 @@ class Appender:
     """Appends rows to a file.
 
     Once `write` returns, the line survives `kill -9`, but it may not survive a power failure because there is no fsync.
-    Only one process can append at a time. Opening the file removes an incomplete last line of `repaired` bytes, or all
-    lines if `overwrite` is set.
+    Only one process can append at a time. Opening the file removes an incomplete last line (of `repaired` bytes) or, if
+    `overwrite` is set, all lines.
     """
 
     def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -84,7 +84,7 @@ class Appender:
             while written < len(line):
                 written += os.write(self._fd, line[written:])
         except OSError as error:
-            with suppress(OSError):  # otherwise the next run repairs it
+            with suppress(OSError):  # otherwise the next run repairs the file
                 repair_tail(self.path)
             raise _cannot_write(self.path, error) from error
 
@@ -156,8 +156,8 @@ def _cannot_write(path: str, error: OSError) -> RunError:
 def repair_tail(path: str | Path) -> int:
     """Repair an incomplete last line left by a killed process, and return the number of removed bytes.
 
-    If the line is a complete JSON object, a newline is added; otherwise it is removed. Missing and irregular files are
-    not changed.
+    If the line is a complete JSON object, a newline is added; otherwise it is removed. Missing and non-regular files
+    are not changed.
     """
     if not Path(path).is_file():
         return 0

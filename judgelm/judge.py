@@ -195,7 +195,7 @@ class Judge:
         return self.template.reasons_first
 
     def with_adapter(self, adapter: str) -> "Judge":
-        """Return a judge that uses a LoRA adapter for the same model. Both share the engine, which this judge closes.
+        """Return a judge that uses a LoRA adapter for the same model. Both share the engine; only this judge closes it.
 
         Raises:
             ModelError: the adapter has no `judge.json`, or was trained with a different thinking setting.
@@ -332,7 +332,7 @@ def _require_texts(method: str, *, reference: object, anchor: object = None, **r
 
 
 def first_better(judgment: Judgment) -> float | None:
-    """Return P(first better), otherwise the verdict as 1, 0.5, or 0; None if the judge failed."""
+    """Return P(first better) if known, otherwise the verdict as 1, 0.5, or 0; None if the judge failed."""
     if judgment.failure is not None or judgment.winner is None:
         return None
     if judgment.probability is not None:
@@ -341,9 +341,9 @@ def first_better(judgment: Judgment) -> float | None:
 
 
 def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:
-    """Return the expected or written score of a single answer, or None if the judge failed.
+    """Return a single answer's expected score if known, otherwise its written score; None if the judge failed.
 
-    `scale` is the lowest and highest score, which are mapped to 0 and 1. If it is None, the score is not rescaled.
+    `scale` is the lowest and highest score, which are mapped to 0 and 1. If `scale` is None, the score is not rescaled.
     """
     if judgment.failure is not None or not judgment.scores:
         return None

@@ -70,7 +70,7 @@ class Devices:
 
     @property
     def finding(self) -> str | None:
-        """The reason why torch does not use a GPU, including the fix, or None."""
+        """Why torch does not use a GPU, including the fix, or None."""
         if self.driver is None or self.cuda:
             return None
         if self.driver_cuda is not None and (reason := driver_too_old(self.driver_cuda, self.cuda_build)):
@@ -150,7 +150,7 @@ def driver_cuda() -> int | None:
 
 
 def driver_too_old(driver: int | None, build: str | None) -> str:
-    """Return the reason why torch's CUDA `build` cannot use this driver, including the fix, or an empty string."""
+    """Return why torch's CUDA `build` cannot use this driver, including the fix, or an empty string."""
     if driver is None or build is None or driver >= (needed := int(build.partition(".")[0])):
         return ""
     version = f", version {_MIN_DRIVERS[needed]} or later" if needed in _MIN_DRIVERS else ""

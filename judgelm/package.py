@@ -1,6 +1,6 @@
 """The version, example pairs, and commands for installing optional extras.
 
-judgelm is never installed by name, because it is not on a package index, where anyone could register that name.
+judgelm is never installed by name, because it is not on a package index and anyone could register the name there.
 """
 
 import shlex
@@ -28,11 +28,11 @@ MODULES = {
     "prometheus-client": "prometheus_client",
     "mkdocs-material": "material",
 }
-"""Distributions whose module is named differently."""
+"""Distributions whose module has a different name."""
 
 
 def extra_requirements(extra: str, distribution: str = "judgelm") -> "list[Requirement]":
-    """Return the requirements of an extra on this machine, including those of the extras it depends on."""
+    """Return the requirements of an extra on this machine, including requirements of extras that it depends on."""
     from importlib.metadata import requires  # imported here because all commands import this module
 
     from packaging.requirements import Requirement

@@ -1,7 +1,7 @@
 """Records shared by all packages.
 
-A mode sends a `Request` for a `Sample` to an engine, receives a `Completion`, and returns a `Judgment`. A `Label` is
-the verdict of a person or teacher.
+A mode sends a `Request` for a `Sample` to an engine, receives a `Completion`, and returns a `Judgment`. A `Label` is a
+verdict by a person or a teacher model.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The verdict of a person or teacher for a sample, in sample order.
+    """A verdict by a person or a teacher model, in sample order.
 
     Attributes:
         winner: winner of a pair; None if the sample is not a pair.
@@ -61,10 +61,10 @@ _MAX_LENGTH = 2**31 - 1
 """Maximum length of a reply with thinking; engines count in 32 bits."""
 
 FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
-"""The reason why a reply ended; `thinking` means that it ended during the thinking."""
+"""Why a reply ended; `thinking` means that the reply ended during the thinking."""
 
 ThinkingMode = Literal["on", "off", "absent"]
-"""Request or suppress thinking before the reply, or leave it to the chat template (`absent`)."""
+"""Request or suppress thinking before the reply, or leave the choice to the chat template (`absent`)."""
 
 SpanKind = Literal["template", "question", "reference", "answer", "image"]
 
@@ -88,7 +88,7 @@ class StepPlace:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a prompt. Only `answer` is truncated. All but `template` is untrusted. An `image` is a path or URL."""
+    """A part of a prompt. Only `answer` is truncated. Only `template` is trusted. An `image` is a path or URL."""
 
     text: str
     kind: SpanKind = "template"
@@ -105,7 +105,7 @@ class Prompt:
     Attributes:
         prefill: forced beginning of the reply.
         sanitized: number of sanitized lookalikes of the template's delimiters.
-        compares: number of answers or dialogues to compare. The `answer` spans of each one are consecutive.
+        compares: number of answers or dialogues to compare. The `answer` spans of each answer are consecutive.
     """
 
     spans: tuple[Span, ...]
@@ -125,11 +125,11 @@ class Sampling:
     """Sampling parameters. Temperature 0 is greedy; otherwise `seed` makes replies reproducible within an engine.
 
     Attributes:
-        stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank string (a line
-            ending) counts only after a non-blank line.
+        stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank stop string (a
+            line ending) ends a reply only after a non-blank line.
         grammar: regular expression that the reply must match, if the engine supports grammars.
         reserve: number of tokens to keep free after the prompt; None means `max_tokens`. To continue an earlier reply,
-            use the earlier value so that answers are truncated in the same way.
+            use the earlier reply's value so that answers are truncated identically.
     """
 
     max_tokens: int
@@ -162,7 +162,7 @@ class Sampling:
         return tuple(stop for stop in self.stop if stop.isspace())
 
     def cut_at_stop(self, text: str) -> str | None:
-        """Return the text up to the first stop string, or None if it contains no stop string."""
+        """Return the text up to the first stop string, or None if there is no stop string."""
         begin = len(text) - len(text.lstrip())
         starts = [start for stop in self.stop if (start := text.find(stop, begin if stop.isspace() else 0)) >= 0]
         if not starts:
@@ -194,9 +194,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """A truncated answer: its position among the answers shown, and its tokens before and after truncation.
+    """A truncated answer: its position among the answers shown, and its token counts before and after truncation.
 
-    `steps` are the numbers of the steps elided from a trajectory.
+    `steps` lists the steps elided from a trajectory.
     """
 
     answer: int
@@ -211,13 +211,13 @@ class Completion:
 
     Attributes:
         texts: `n` replies, or none if the request failed. Replies that begin with thinking include the opening tag,
-            even if it was written by the chat template.
+            even if the chat template wrote the tag.
         thinking: the thinking before each reply, without tags.
         finish_reasons: one per reply, or a single `too_long`, `equal_after_cut`, or `error` for the whole request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
             with it and not with a longer candidate. Candidates are -inf if the engine omitted them because their total
             is at most 0.01, and None if they were not requested or are not available.
-        approximation: the reason why the log-probabilities are not exact; empty if they are.
+        approximation: why the log-probabilities are not exact; empty if they are exact.
         sanitized: number of sanitized lookalikes of special tokens.
         reward: unbounded reward; the text of the reply is empty.
     """
@@ -242,7 +242,7 @@ class Completion:
 
 
 FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
-"""The reason why a score is missing, such as an engine error (`engine`) or an undecided panel (`undecided`)."""
+"""Why a score is missing, such as an engine error (`engine`) or an undecided panel (`undecided`)."""
 
 
 def failure_name(code: str) -> str:
@@ -278,7 +278,7 @@ class PairDistribution:
         tie: P(s1 = s2), in [0, 1].
         unassigned: probability of replies that do not begin with a score line, in [0, 1].
         likeliest: (s1, s2, probability), most likely first, down to a probability of 0.0001.
-        approximation: the reason why the probabilities are not exact; empty if they are.
+        approximation: why the probabilities are not exact; empty if they are exact.
     """
 
     expected: tuple[float, float]
@@ -364,7 +364,7 @@ class Shown:
             further than for the scores.
         distribution: score probabilities for a pair; `grades` is used for a single answer.
         log_odds: natural log-odds of the first letter against the second, or of yes against no, for readings that use
-            word probabilities.
+            token probabilities.
     """
 
     order: tuple[int, ...]
@@ -415,7 +415,7 @@ class TextHashes:
     Attributes:
         question: hash of the question or, for a dialogue, of all questions.
         answers: hash of each answer or, for a dialogue, of each assistant's answers, in sample order.
-        images: hash of the bytes of all images; None if there are no images or one could not be read.
+        images: hash of the bytes of all images; None if there are no images or an image could not be read.
         context: hash of the reference and everything else shown to the judge.
     """
 
@@ -478,7 +478,7 @@ class Judgment:
 
     @property
     def reads_words(self) -> bool:
-        """True if several answers were judged with word probabilities (`judgelm.modes.readings`)."""
+        """True if several answers were judged with token probabilities (`judgelm.modes.readings`)."""
         several = self.scores is not None and len(self.scores) > 1
         return several and any(shown.log_odds is not None or len(shown.order) == 1 for shown in self.shown)
 
@@ -494,7 +494,7 @@ class Judgment:
 
     @property
     def reason(self) -> str | None:
-        """The judge's reason from the first order that has one, or for each answer that was judged by itself."""
+        """The judge's reason from the first order with a reason, or for each individually judged answer."""
         explained = [(shown.order, shown.reason) for shown in self.shown if shown.reason is not None]
         alone = {order[0] for order, _ in explained if len(order) == 1}
         if len(explained) == len(alone) > 1:
@@ -503,7 +503,7 @@ class Judgment:
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:
-    """Return the answer with the higher score, or a tie if the scores are equal or either is NaN."""
+    """Return the answer with the higher score, or a tie if the scores are equal or a score is NaN."""
     if scores[0] > scores[1]:
         return 1
     return 2 if scores[1] > scores[0] else "tie"

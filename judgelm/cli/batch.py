@@ -55,20 +55,20 @@ def batch(
     Options:
         inputs: Files or folders (JSONL, JSON, CSV, TSV, or Parquet; may be compressed), two AlpacaEval output
             files, or - for standard input.
-        out: JSONL file for the judgments, or for the results of Batch API input. Use - for standard output, which
+        out: JSONL file for the judgments, or for the Batch API results. Use - for standard output, which
             cannot be resumed.
-        prompts: For Batch API input, a YAML file that describes your own judge prompts.
+        prompts: For Batch API input, a YAML file that describes your judge prompts.
 
     Model and engine:
         model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
             qwen-1.5b.
-        cascade: Use two judges instead of --model; the second judges the pairs that the first is unsure about.
+        cascade: Use two judges instead of --model; the second judges only pairs about which the first is unsure.
         cascade_band: The first judge is unsure if P(first better) is between LOW and HIGH. Default: 0.3,0.7.
 
     Judging:
         mode_arg: Option for the mode, with a YAML value. Repeatable.
-        criteria: For mode checklist, a YAML or JSON list, or one criterion per line. Criteria in a row override these.
-        self_answers: Reuse the judge's own answers from this run file (modes with self-reference).
+        criteria: For mode checklist, a YAML or JSON list, or one criterion per line. Criteria in a row take precedence.
+        self_answers: Reuse the judge's own answers from this run file (self-reference modes only).
 
     Examples:
         judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
@@ -78,9 +78,9 @@ def batch(
         judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
         judgelm-batch pairs.jsonl -o try.jsonl --engine scripted --model "8 6"
 
-    The first command uses the default judge, the third answers an OpenAI Batch API file, and the last runs without a
-    model. Run the same command again to resume. Exit codes: 0 done, 1 usage or input error, 2 more failures than
-    --max-failure-rate, 130 interrupted (resumable).
+    The first command uses the default judge, the third command answers an OpenAI Batch API file, and the last command
+    needs no model. Run the same command again to resume. Exit codes: 0 done, 1 usage or input error, 2 more failures
+    than --max-failure-rate, 130 interrupted (resumable).
     """
     from judgelm.cli.run import cascade_of, check_paths, checked_mode, judge_job, output_of
     from judgelm.judges.released import recognise

@@ -1,6 +1,6 @@
 """Build commands from plain functions, and import each command when it is called.
 
-The docstring of a command is its help. Its parameters are described under `Options:` or the title of a panel. If a
+The docstring of a command is its help. The parameters are described under `Options:` or the title of a panel. If a
 parameter's type is a dataclass, the fields of the dataclass become options.
 """
 
@@ -82,7 +82,6 @@ def _function(place: str) -> Callable[..., None]:
 
 
 def _first_sentence(place: str) -> str:
-    """Return the first sentence of a command's docstring without importing its module."""
     module, _, name = place.partition(":")
     path = Path(__file__).parent / f"{module.replace('.', '/')}.py"
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -213,7 +212,7 @@ def _option(parameter: inspect.Parameter, panel: str | None, text: str | None) -
 
 
 class Command(TyperCommand):
-    """A command that does not overwrite its inputs."""
+    """A command that refuses to overwrite its input files."""
 
     essential: ClassVar[tuple[str, ...]] = ()
 

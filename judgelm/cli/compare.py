@@ -1,4 +1,4 @@
-"""`judgelm compare`: collect the answers of two models and judge them; a rerun resumes."""
+"""`judgelm compare`: collect and judge the answers of two models, resuming any interrupted comparison."""
 
 import re
 from collections import Counter
@@ -42,7 +42,7 @@ _UNITS = {"prompt_tokens": "prompt tokens", "reply_tokens": "reply tokens", "sec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonOptions(RunOptions):
-    """Options for the run of a comparison.
+    """Options for running a comparison.
 
     Options:
         limit: Use only the first N questions.
@@ -74,11 +74,11 @@ def compare_command(
 
     Options:
         model_a: The model whose win rate is reported.
-        model_b: The model to compare it with.
-        questions: File of questions, or alpaca-eval, arena-hard, or mt-bench to download one.
+        model_b: The model that MODEL_A is compared with.
+        questions: File of questions, or alpaca-eval, arena-hard, or mt-bench to download its questions.
         out: Folder for answers, pairs, judgments, and the page. Run the same command again to resume.
-        judge: The judge; the model and engine options apply to it. Default: qwen-1.5b.
-        labels: Human verdicts for some pairs in FOLDER/pairs.jsonl: rows with an id and a winner (1 is MODEL_A).
+        judge: The judge, configured by the model and engine options. Default: qwen-1.5b.
+        labels: Human verdicts for some pairs in FOLDER/pairs.jsonl: rows with an id and a winner (1 means MODEL_A).
         bootstrap: Number of bootstrap resamples per interval.
 
     Examples:
@@ -228,7 +228,7 @@ class _Folder:
         return self.out / "judgments.jsonl"
 
     def pairs(self, questions: list[Sample], sides: tuple[_Side, _Side], counts: Counter[str]) -> dict[str, Sample]:
-        """Collect the answers, write a pair for each question answered by both models, and return pairs by id."""
+        """Collect the answers, write a pair for each question that both models answered, and return the pairs by id."""
         (self.out / "answers").mkdir(parents=True, exist_ok=True)
         for side in sides:
             if side.generator is not None:

@@ -135,7 +135,7 @@ def echo(text: str, *, err: bool = False) -> None:
 
 @contextmanager
 def printed_rejects(label: str) -> "Iterator[RejectCounts]":
-    """Count rejects, and print the counts by reason at the end."""
+    """Count rejected rows, and print the counts by reason at the end."""
     rejects = RejectCounts()
     yield rejects
     for line in rejects.lines():
@@ -143,7 +143,7 @@ def printed_rejects(label: str) -> "Iterator[RejectCounts]":
 
 
 def result_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> Table:
-    """Create a table with `left` columns of text, followed by columns of numbers."""
+    """Create a table with `left` text columns, followed by number columns."""
     table = Table(title=title, title_justify="left", show_header=any(columns))
     for index, name in enumerate(columns):
         table.add_column(name, justify="left" if index < left else "right")
@@ -177,7 +177,7 @@ def run_app(app: typer.Typer) -> None:
 
 @contextmanager
 def escaped_diagnostics() -> Iterator[None]:
-    """Escape warnings, log messages, and tracebacks (tracebacks until the process exits)."""
+    """Escape warnings and log messages inside the block, and tracebacks until the process exits."""
 
     def print_traceback(error: BaseException | None) -> None:
         echo("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
@@ -270,7 +270,7 @@ def resumable(out: str = "") -> Iterator[None]:
 
 @contextmanager
 def watch(total: int | None) -> Iterator[Callable[["RunStats", Judgment], None]]:
-    """Show progress: a bar in a terminal, or a line every 30 s otherwise."""
+    """Show progress as a bar in a terminal, otherwise as a line every 30 s."""
     from rich import progress as bars
 
     pace, shown = Pace(total), time.monotonic()
@@ -298,7 +298,7 @@ def watch(total: int | None) -> Iterator[Callable[["RunStats", Judgment], None]]
 
 
 class Pace:
-    """Speed and remaining time of a run, shown after about three batches because warm-up slows the first."""
+    """Speed and ETA of a run, shown after about three batches because warm-up slows the first batch."""
 
     def __init__(self, total: int | None) -> None:
         self.total = total
@@ -310,7 +310,7 @@ class Pace:
             self._first_s = max(stats.judge_s, _MIN_FIRST_S)
 
     def shown(self, stats: "RunStats") -> str:
-        """Return the speed, failures and ETA, or only the failures at the start."""
+        """Return the speed, failures, and ETA; at the start, only the failures."""
         failed = f"{sum(stats.failures.values())} failed"
         if self._first_s is None or stats.judge_s < _MIN_BATCHES * self._first_s:
             return failed
@@ -323,7 +323,7 @@ class Pace:
 
 
 def speed(samples: int, seconds: float) -> str:
-    """Format the speed as samples per second, or as seconds per sample if that is the larger number."""
+    """Format the speed as samples per second, or as seconds per sample if a sample takes longer than a second."""
     if 0 < samples < seconds:
         return f"{seconds / samples:,.1f} s per sample"
     return f"{samples / seconds:,.1f} samples/s"

@@ -72,7 +72,7 @@ def doctor(
     Memory for fine-tuning:
         train: Estimate the memory for the training run in this YAML file, without loading weights.
         changes: Override a field of the YAML file. Repeatable.
-        shape: Use the shape of a known model: llama-7b, llama-13b, or llama-33b.
+        shape: Use the dimensions of a known model: llama-7b, llama-13b, or llama-33b.
         gpus: Total number of GPUs across all machines.
         sharding: Sharding strategy from the accelerate config; ddp does not shard.
         gpu_memory: Memory per GPU in GiB.

@@ -1,4 +1,4 @@
-"""`judgelm eval`: judgments against labels."""
+"""`judgelm eval`: compare judgments with labels."""
 
 from judgelm.cli.console import Results
 from judgelm.cli.help import essential
@@ -14,7 +14,7 @@ def eval_command(scoring: ScoringOptions, results: Results) -> None:
         judgelm eval judgments.jsonl -l labelled.jsonl --protocol pandalm
         judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
 
-    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable labels (--max-reject-rate).
     """
     scoring.check_files()
     from judgelm.cli.evaluation import score  # scikit-learn and pandas take seconds to load

@@ -157,7 +157,7 @@ def read_run(path: Path, parser: Parser = "judgelm", scale: str = "any") -> dict
 
 
 def load_manifest(judgments: Path) -> dict[str, Any]:
-    """Load the manifest of a run, or return an empty one."""
+    """Load the manifest of a run, or return an empty manifest."""
     path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
     if not path.is_file():
         return {}
@@ -178,7 +178,7 @@ def is_run_file(path: Path) -> bool:
 def load_labels(
     path: Path, choice: LabelChoice, manifest: dict[str, Any], reading: Reading = AS_WRITTEN
 ) -> LabelledSet:
-    """Load labels made with or without references; `auto` follows the run's manifest."""
+    """Load labels made with or without references; `auto` uses the setting in the run's manifest."""
     if choice == "auto" and _mode(manifest).get("reference", "ignore") != "ignore":
         with suppress(InputError):
             return _printed_labels(path, reading, with_reference=True)
@@ -186,7 +186,7 @@ def load_labels(
 
 
 def _by_order_rule(labelled: LabelledSet, options: ScoringOptions) -> LabelledSet:
-    """If the labels are a run, combine its two orders by `--label-order-rule` and drop failed judgments."""
+    """If the labels are a run file, combine its two orders by `--label-order-rule` and drop failed judgments."""
     rule = options.label_order_rule
     if rule == "as_judged":
         return labelled
@@ -245,7 +245,7 @@ def check_once(paths: Iterable[Path]) -> None:
 
 
 def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> StudyResult:
-    """Compare the scored run with a run by another judge."""
+    """Compare the evaluated run with another judge's run."""
     judges = read_judges([options.judgments, other], [], parser=options.parser, scale=options.scale)
     rules = CompareOptions(
         failures=options.failures or "excluded",
@@ -258,7 +258,7 @@ def compare_with(options: ScoringOptions, scored: ScoredRun, other: Path) -> Stu
 def read_judges(
     paths: Sequence[Path], names: Sequence[str], *, parser: Parser, scale: str
 ) -> dict[str, dict[str, Judgment]]:
-    """Load the judgments of each judge, keyed by the given names or by file name."""
+    """Load each judge's judgments, keyed by the given name or the file name."""
     if names and len(names) != len(paths):
         raise ConfigError(f"--name: got {len(names)} names for {len(paths)} files; give one per file, in order")
     named = list(names) or [path.stem for path in paths]

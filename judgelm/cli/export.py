@@ -41,11 +41,11 @@ def export_command(
 ) -> None:
     """Export the judged rows with their verdicts, probabilities, and reasons to CSV, Parquet, or Excel.
 
-    Columns and rows keep the order of the input. Rows without a judgment are marked "not judged".
+    Columns and rows keep their input order. Rows without a judgment are marked "not judged".
 
     Options:
         judgments: Run file to export.
-        samples: File that was judged. If it is not given, the rows contain only the id.
+        samples: File that was judged. If omitted, the rows contain the id instead of the texts.
         to: Output format: csv, parquet, or xlsx. Default: determined by the extension of --out.
         out: Output file. Default: next to the run file.
         escape_formulas: For CSV, add an apostrophe to text that a spreadsheet would treat as a formula (=1+1).
@@ -125,7 +125,7 @@ def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
 
 
 def _id_text(value: object) -> object:
-    """Return integers as text, because Excel stores at most 15 digits."""
+    """Convert integers to text, because Excel stores at most 15 digits."""
     return str(value) if type(value) is int else value
 
 

@@ -62,7 +62,7 @@ def _fitting(judge: "ReleasedJudge", vram: float) -> "ReleasedJudge":
 def show_command(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=released_names)], json_out: JsonOut = None
 ) -> None:
-    """Show the weights, licences, memory, and tasks of a judge, and what was verified.
+    """Show a judge's weights, licences, memory requirement, and tasks, and what was verified.
 
     Options:
         name: Name of the judge.
@@ -111,7 +111,7 @@ def words_command(
         judgelm judges words rm-r1-instruct
         judgelm judges words auto-j --from constants_prompt.py
 
-    Prompt text with a licence is also downloaded on first use. Exit codes: 0 all prompt text is available, 1 usage
+    Licensed prompt text is downloaded automatically on first use. Exit codes: 0 all prompt text is available, 1 usage
     error, or a file is not available.
     """
     from judgelm.judges.released import bring_words, read_words, released_judge
@@ -135,11 +135,11 @@ def new_command(
     step: Annotated[float, typer.Option(min=0.01)] = 1,
     reference: Literal["without", "with", "both"] = "both",
 ) -> None:
-    """Write a judge.json that records the training prompt of a model that was not trained with judgelm.
+    """Write a judge.json with the training prompt of a model that was not trained with judgelm.
 
     Options:
         folder: Folder of the model or adapter.
-        template: Template the model was trained with.
+        template: Template that the model was trained with.
         scale: Lowest and highest score.
         step: Step between scores.
         reference: Whether the training prompts contained references: without, with, or both.
@@ -186,7 +186,7 @@ def install_command(
         judgelm judges install small-judge --from examples/small_judge
 
     No other command downloads a judge. Interrupted downloads are resumed. Exit codes: 0 installed, 1 usage error, or a
-    part is not available.
+    file is not available.
     """
     card = cards.default_choice().card if name is None else cards.judge_card(name)
     gguf = path if path is not None and path.suffix.lower() == ".gguf" else None

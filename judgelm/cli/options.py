@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def names_of(place: str) -> Callable[[], list[str]]:
-    """Return a completion function that lists `module:name`, a collection, or a function that returns one."""
+    """Return a completion function that lists `module:name`, which is a collection or returns a collection."""
     module, _, name = place.partition(":")
 
     def names() -> list[str]:
@@ -76,15 +76,15 @@ class EngineFlags:
     Model and engine:
         engine_arg: Extra argument for the engine, with a YAML value. Repeatable.
         adapter: PEFT adapter to apply to the model.
-        dtype: auto, float32, bfloat16, or float16; auto uses the checkpoint's dtype, or float32 on CPUs where that is
-            faster.
+        dtype: auto, float32, bfloat16, or float16; auto uses the checkpoint's dtype, or float32 on CPUs where float32
+            is faster.
         device: Device to run on: auto, cpu, cuda, cuda:0, ...
         quantization: Quantise the weights with bitsandbytes: 4bit or 8bit.
         revision: Hub revision of the model.
         max_num_batched_tokens: Maximum number of tokens per forward pass.
         max_num_seqs: Maximum number of sequences in flight.
         max_model_len: Maximum context length in tokens.
-        thinking: Turn thinking on or off, or use absent to omit the argument to the chat template. Default: set by the
+        thinking: Turn thinking on or off; absent does not pass the argument to the chat template. Default: set by the
             judge's card.
         thinking_tokens: Maximum number of thinking tokens before the reply; capped at half the context window.
         trust_remote_code: Allow Python code from the model's repository to run.
@@ -124,9 +124,9 @@ class JudgeOptions(EngineFlags):
     """Options for a judge and its engine.
 
     Judging:
-        reading: How to get the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
+        reading: How to obtain the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
             grade), or a reward model (reward). Default: set by the judge's card, otherwise yes-no.
-        template: Prompt template. Default: set by the judge's card, otherwise by the reading.
+        template: Prompt template. Default: set by the judge's card, otherwise determined by the reading.
         card: Use the card of this released judge (see judgelm judges). Default: detected from the hub id or folder.
     """
 
@@ -183,9 +183,9 @@ class ColumnOptions:
         return Reading(columns=parse_columns(self.column or ()), label_code=label_code, sheet=self.sheet)
 
     def reading_of(self, path: Path, *runs: Path, other: Path | None = None) -> "Reading":
-        """Return the column names for a file of rows or labels, including those saved with the runs.
+        """Return the column names for a file of rows or labels, including column names saved with the runs.
 
-        If `other`, a second file, is given, each file uses only the columns it contains.
+        If there is a second file (`other`), each file uses only the columns it contains.
         """
         from judgelm.runs.recorded_rows import recorded_reading
 
@@ -208,7 +208,7 @@ class LabelOptions(ColumnOptions):
     max_reject_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
 
     def check_rejected(self, path: Path, rejected: int, read: int) -> None:
-        """Exit with code 2 if more than `max_reject_rate` of the label rows are unreadable."""
+        """Exit with code 2 if the share of unreadable label rows exceeds `max_reject_rate`."""
         if rejected <= self.max_reject_rate * read:
             return
         finding = f"{path}: {rejected:,} of {read:,} rows ({rejected / read:.1%}) are unreadable"
@@ -252,7 +252,7 @@ class RunOptions:
 
     Options:
         limit: Judge only the first N samples.
-        retry: What to retry on a rerun: rows with engine errors, or all failed rows.
+        retry: Which rows to retry on a rerun: rows with engine errors, or all failed rows.
         overwrite: Delete OUT and its manifest, and start over.
         max_failure_rate: Exit with code 2 if more than this share of the rows fails.
     """
@@ -263,7 +263,7 @@ class RunOptions:
     max_failure_rate: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.05
 
     def job(self, inputs: Sequence[str], out: str, **more: Any) -> "BatchJob":
-        """Create a job with these options; `more` sets other fields of the job."""
+        """Create a job from these options; `more` sets the other fields."""
         from judgelm.runs.batch import BatchJob
 
         own = {name: getattr(self, name) for name in ("limit", "retry", "overwrite")}
@@ -280,13 +280,14 @@ Seed = Annotated[int, typer.Option(help="Sampling seed for temperatures above 0.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeFlags:
-    """Options for pair mode, and for other modes with a field of the same name.
+    """Options for pair mode, and for other modes with fields of the same names.
 
     Judging:
         order_rule: How to combine the two orders: mean score, given (the first order), tie (if the orders conflict),
             or probability.
-        tie_threshold: Call a tie if P(first better) is this close to 0.5. Used by order rule probability and readings
-            letters, yes-no, and grade. Default: 0.05 for score lines, otherwise set by the judge's card or 0.
+        tie_threshold: Count a pair as a tie if P(first better) is this close to 0.5. Used by the order rule probability
+            and the readings letters, yes-no, and grade. Default: 0.05 for score lines, otherwise set by the judge's
+            card or 0.
         criterion: Criterion to judge by, in your own words (readings letters, yes-no, and grade).
         accept_one_order: If one order fails, use the verdict from the other order.
         reference: Whether to show references to the judge: auto (if available), use (always), or ignore.
@@ -369,16 +370,17 @@ Control = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringFlags(LabelOptions):
-    """Options for `eval` and `report`, except the labels.
+    """Options shared by `eval` and `report`, except label options.
 
     Options:
         judgments: Run file, JudgeLM output (pred_text), or PandaLM results.
         reversed_: A separate run with the answers swapped.
         protocol: Scoring protocol; pandalm counts failures and conflicting orders as ties.
-        failures: How to treat failures in the headline figure; the tables show both.
+        failures: How to treat failures in the headline figure; the tables show all results.
         order_rule: How to combine the two orders. Default: the run's rule, otherwise given (tie for pandalm).
         label_order_rule: How to combine the two orders if --labels is a run file.
-        tie_threshold: For rule probability, call a tie if P is this close to 0.5. Default: the run's threshold.
+        tie_threshold: For rule probability, count a pair as a tie if P is this close to 0.5. Default: the run's
+            threshold.
         bootstrap: Number of bootstrap resamples per interval.
         seed: Bootstrap seed.
     """

@@ -36,7 +36,7 @@ def report_command(
     """Write an HTML report that compares a run with labels, or print the verdicts of a run.
 
     With `--labels`, the report contains metrics, figures, and all disagreements, order flips, and failures. Without
-    labels, the command prints the verdicts for pairs; add `-o` to write them to a page as well.
+    labels, the command prints the verdicts for pairs; add `-o` to also write the verdicts to a page.
 
     Options:
         labels: Labels or teacher scores: JudgeLM, PandaLM, or plain rows.
@@ -54,7 +54,7 @@ def report_command(
         judgelm report judgments.jsonl --labels labelled.jsonl -o report.html
         judgelm report judgments.jsonl -l labelled.jsonl --baseline other.jsonl
 
-    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (--max-reject-rate).
+    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable rows (--max-reject-rate).
     """
     if labels is None:
         need_labels = ("baseline", *(ScoringFlags.__annotations__.keys() - {"judgments"}))

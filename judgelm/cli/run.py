@@ -36,7 +36,7 @@ _LOGS = {"judgelm.vllm_start": logging.INFO, "judgelm.openai": logging.WARNING}
 
 
 def announce(resolved: ResolvedJudge, cluster: RayCluster | None = None) -> None:
-    """Print the model and the engine, and start printing the log messages of `_LOGS`."""
+    """Print the model and the engine, and start printing log messages from `_LOGS`."""
     if cluster is None:
         name, reason = resolved.engine, resolved.engine_reason
     else:
@@ -97,7 +97,7 @@ _NO_HOOKS = BatchHooks()
 def checked_mode(
     mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, released: ReleasedJudge | None, is_default: bool
 ) -> str:
-    """Check the mode and its options; return its name, which defaults to the first mode of a released judge."""
+    """Check the mode and its options, and return the mode's name. Released judges default to their first mode."""
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
             raise ConfigError("--criterion is not supported for score lines; use --reading yes-no, letters, or grade")
@@ -111,7 +111,7 @@ def checked_mode(
 
 
 def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
-    """Return the path to write judgments to; standard input defaults to standard output."""
+    """Return the output path, which defaults to standard output if the input is standard input."""
     if out is None and inputs == ["-"]:
         out = "-"
     if out == "-" and is_stdout(json_out):
@@ -150,7 +150,7 @@ def run(
     total: int | None = None,
     look: Callable[[Judgment], None] = lambda judgment: None,
 ) -> RunStats:
-    """Judge a job, show progress, and print a summary table; call `look` with each judgment."""
+    """Run a job, show progress, and print a summary table; call `look` with each judgment."""
     notes = judge.notes
     if total is None and (total := count_rows(job.inputs, sheet=job.reading.sheet)) is not None:
         total = total if job.limit is None else min(total, job.limit)
@@ -345,7 +345,7 @@ def _stat(value: object) -> str:
 
 
 def _counts(kinds: Mapping[str, int]) -> str:
-    """Return `3 (unparseable 2, engine 1)`."""
+    """Format failure counts, such as `3 (unparseable 2, engine 1)`."""
     named = ", ".join(f"{name} {count}" for name, count in sorted(kinds.items(), key=lambda item: -item[1]))
     return f"{sum(kinds.values())} ({named})" if named else "0"
 
@@ -353,7 +353,7 @@ def _counts(kinds: Mapping[str, int]) -> str:
 def cascade_of(
     job: BatchJob, models: str | None, band: str | None, *, mode: str, model: str | None, adapter: str | None
 ) -> Cascade | None:
-    """Return the cascade of `--cascade`, or None."""
+    """Return the cascade for `--cascade`, or None."""
     if models is None:
         if band is not None:
             raise ConfigError("--cascade-band requires --cascade SMALL,LARGE")
@@ -389,7 +389,7 @@ def judge_job(
     mode: str,
     chosen: dict[str, Any],
 ) -> RunStats:
-    """Run a job with one judge or a cascade; `chosen` are the mode's options."""
+    """Run a job with one judge or a cascade; `chosen` contains the mode's options."""
     load = partial(judge_for, options=options, cluster=cluster)
     if isinstance(job, Cascade):
         return _judge_in_cascade(job, judges, load, chosen)

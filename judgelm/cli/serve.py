@@ -1,4 +1,4 @@
-"""`judgelm serve` (an OpenAI-compatible server) and `judgelm web` (a page to judge, browse runs, and label)."""
+"""`judgelm serve` (an OpenAI-compatible server) and `judgelm web` (a page to judge, browse, and label)."""
 
 import asyncio
 import os
@@ -91,7 +91,7 @@ def serve(
         api_key_file: File of API keys, one per line.
         no_auth: Accept requests from other machines without a key.
         allowed_host: If no keys are set, allow this additional host name, such as the name of a proxy. Repeatable.
-            localhost, --host and, with 0.0.0.0, all IP addresses are always allowed; other names get 421.
+            Always allowed: localhost, --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
 
     Records:
         access_log: Log each request to stderr.
@@ -101,10 +101,10 @@ def serve(
     Limits:
         max_queue: Maximum number of queued judgments before the server returns 429.
         max_body_mb: Maximum size of a request body in MB.
-        body_timeout_s: Timeout in seconds for receiving the headers, and again for the body. For Batch API files, the
-            timeout applies to each --max-body-mb.
+        body_timeout_s: Timeout in seconds for receiving the headers, and separately for the body. For Batch API files,
+            the timeout applies to each --max-body-mb.
         request_timeout_s: Timeout in seconds for answering a request.
-        max_files_mb: Maximum memory in MB for Batch API files and results, shared equally between keys.
+        max_files_mb: Maximum memory in MB for Batch API files and results, divided equally among API keys.
         shutdown_s: Seconds to wait for requests in flight at shutdown.
 
     Examples:
@@ -314,23 +314,23 @@ def web(
     quiet: Quiet = False,
     config: Config = None,
 ) -> None:
-    """Start a web page to judge by hand, discuss judgments, and browse, compare, and label run files.
+    """Start a web page to judge texts, discuss judgments, and browse, compare, and label run files.
 
     Options:
         model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
             qwen-1.5b.
 
     Run files:
-        run: Run file to browse. Repeatable. You can upload more on the page.
-        pairs: The judged file, which contains the text. Default: the file named in the manifest of the runs.
+        run: Run file to browse. Repeatable. You can upload more run files on the page.
+        pairs: File of the judged texts. Default: the file named in the manifest of the runs.
 
     Address and password:
         host: Address to listen on.
         port: Port to listen on; 0 picks a free port.
-        password: Password for the page. Other users can see command lines, so setting JUDGELM_PASSWORD is safer.
+        password: Password for the page. JUDGELM_PASSWORD is safer, because other users can see command lines.
         no_auth: Accept requests from other machines without a password.
-        allowed_host: If no password is set, allow this additional host name. Repeatable. localhost, --host and, with
-            0.0.0.0, all IP addresses are always allowed; other names get 421.
+        allowed_host: If no password is set, allow this additional host name. Repeatable. Always allowed: localhost,
+            --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
 
     Examples:
         judgelm web my-judge

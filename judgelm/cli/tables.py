@@ -146,7 +146,7 @@ def print_claim(claim: WinRateClaim) -> None:
 
 
 def print_control(out: PlainConsole, control: ControlledAgreement) -> None:
-    """Print the coefficients, and the agreement before and after controlling."""
+    """Print the coefficients, and the agreement before and after the control."""
     columns = ("coefficient (positive: more is preferred)", "judge", "labels")
     terms = ((term.term, _coefficient(term.judge), _coefficient(term.labels)) for term in control.terms)
     out.print(result_table(f"controlled for {control.control}, with 95 % intervals", columns, terms))

@@ -39,10 +39,10 @@ def train_command(
     """Train a judge with a recipe: sft, preference, reward, dpo, or grpo. Other options are passed to the recipe.
 
     Options:
-        recipe: `sft` trains on scores and reasons, `preference` and `reward` (a reward model) on which answer is
-            better; `dpo` and `grpo` continue training a judge.
-        config: Recipe settings: a YAML file, or the name of a built-in one, such as few_pairs.
-        accelerate: Launch with accelerate on several GPUs or machines, using this YAML file or a built-in one, such as
+        recipe: `sft` trains on scores and reasons, `preference` and `reward` (a reward model) on pairwise preferences;
+            `dpo` and `grpo` continue training a judge.
+        config: Recipe settings: a YAML file, or a built-in name such as few_pairs.
+        accelerate: Launch with accelerate on several GPUs or machines, using this YAML file or a built-in name such as
             zero3. Default: train in a single process.
         copy: Copy the recipes and their settings to this folder, and exit.
 
@@ -100,7 +100,7 @@ def _copy(folder: Path) -> None:
 
 
 def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
-    """Reject files whose first thousand rows have no labels for the recipe, before loading torch."""
+    """Before loading torch, reject files whose first thousand rows have no labels for the recipe."""
     if recipe not in ("sft", "preference", "grpo", "reward"):
         return  # dpo can also train on judgments
     from judgelm.data.labelled_pair import training_scores

@@ -35,7 +35,7 @@ _READINGS = ("letters", "yes-no", "grade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """Labelled pairs, candidate templates (the default first) and the output folder."""
+    """Labelled pairs, candidate templates (starting with the default), and the output folder."""
 
     labels: Path
     folder: Path
@@ -72,8 +72,8 @@ def tune_command(
         model: The model: a folder, GGUF file, hub id, name, or name on a server.
         out: Folder for the judge; pass it to other commands as --model.
         reading: Try only this reading: letters, yes-no, or grade. Repeatable. Default: all.
-        criterion: Criterion to judge by, in your own words; also tries the templates that ask about a criterion.
-        folds: Number of cross-validation folds; questions are not split across folds.
+        criterion: Judging criterion, in your own words; also tries templates that ask about a criterion.
+        folds: Number of cross-validation folds; each question is in only one fold.
         limit: Use only the first N labelled pairs.
         seed: Seed for the folds and intervals.
         overwrite: Judge all candidates again.

@@ -1,4 +1,4 @@
-"""Collect model answers to questions, and create pairs and rows to judge from them.
+"""Collect model answers to questions, and create pairs and rows to judge from the answers.
 
 Rows with one answer store the question's id in `metadata["source_id"]`. An answer is correct if its final answer equals
 the reference. Source: JudgeLM, section 3.1; Self-Reference, section 4; QA-Judge, section 4.2 (answer in tags).

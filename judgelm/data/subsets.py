@@ -28,7 +28,7 @@ class Subset:
 def draw_subset(
     path: str, *, field: str | None, size: int, seed: int = 0, on_reject: OnReject = raise_reject
 ) -> Subset:
-    """Draw up to `size` rows per value of `field` (in the row or its `metadata`), or from the whole file if None."""
+    """Draw up to `size` rows per value of `field` (in the row or its `metadata`), or in total if `field` is None."""
     if size < 1:
         raise ConfigError(f"size {size}: must be at least 1")
     read = unique(lambda row: (_id(row), row), lambda named: named[0])

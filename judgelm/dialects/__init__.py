@@ -1,1 +1,1 @@
-"""Recognises and splits the judge prompts that other programs send to GPT-4, and replies as their parsers expect."""
+"""Recognises and splits the judge prompts that clients send to GPT-4, and replies in the format they expect."""

@@ -1,6 +1,6 @@
 """The judges in chat benchmarks: Vicuna's review, MT-bench, FairEval, Arena-Hard, JudgeBench, and RewardBench.
 
-Their prompts put each answer between a start and an end marker. The markers differ between benchmarks, and so does the
+The prompts put each answer between a start and an end marker. The markers differ between benchmarks, and so does the
 verdict: a score line or a label such as `[[A]]`, with or without ties.
 """
 
@@ -288,7 +288,7 @@ _AB_BLOCKS = _blocks("[The Start of Assistant {}'s Answer]", "[The End of Assist
 def _judgebench_dialect(
     name: str, *verdicts: str, blocks: Blocks = (), offers: tuple[str, ...], excludes: str
 ) -> Dialect:
-    """Dialect whose instruction lists labels. JudgeBench drops the last line break of the template."""
+    """Create a dialect whose instruction lists the labels. JudgeBench drops the last line break of the template."""
 
     def accepts(request: ChatRequest, split: TemplateSplit) -> bool:
         instruction = split.values["instruction"]
@@ -314,8 +314,8 @@ _JUDGEBENCH = (
 )
 
 # RewardBench's judges (Lambert et al. 2024; allenai/reward-bench): FastChat's prompts without ties, prompts with four
-# answers, prompts for ratings, and prompts for judge models. Unlike FastChat's, the system message for pairs does not
-# offer `[[C]]` for a tie. The Prometheus prompt is in `judge_models`.
+# answers, prompts for ratings, and prompts for judge models. Unlike in FastChat, the system message for pairs
+# does not offer `[[C]]` for a tie. The Prometheus prompt is in `judge_models`.
 _LETTERS = "ABCD"
 _FOUR = Pattern(
     "[User Question]\n{question}"

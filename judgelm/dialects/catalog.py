@@ -1,4 +1,4 @@
-"""The list of all dialects, and the search for the dialect of a request."""
+"""Lists all dialects, and finds the dialect of a request."""
 
 import re
 from bisect import bisect_left
@@ -96,7 +96,7 @@ _JUDGED_TEXT = re.compile(
 
 
 def wants_a_verdict(request: ChatRequest) -> bool:
-    """Return whether a request asks for a judgment of labelled texts."""
+    """Return True if a request asks for a judgment of labelled texts."""
     texts = [message.text[:_MAX_COMPARED] for message in request.messages]
     return any(map(_VERDICT_WANTED.search, texts)) and any(map(_JUDGED_TEXT.search, texts))
 

@@ -42,7 +42,7 @@ class ChatRequest:
         messages: for a plain completion, a single message with the role `prompt`.
         forced_tool: name of the tool that must be called.
         schema: JSON schema for the reply; `json_object` allows any JSON object.
-        temperature: like `stop` and `seed`, only used for ordinary chats.
+        temperature: used only for ordinary chats, like `stop` and `seed`.
         ignored: names of sampling fields that have no effect, such as `top_p`.
     """
 
@@ -231,7 +231,7 @@ def template_dialect(
 ) -> Dialect:
     """Create a dialect that uses the first matching template.
 
-    The default is the template of the same name. `text` extracts the text to match; `accepts` can reject a split.
+    The default template has the dialect's name. `text` extracts the text to match; `accepts` can reject a split.
     """
     patterns = templates or (TEMPLATES[name],)
 

@@ -56,7 +56,7 @@ _STEPS = (
     "Lower the score for every point in which the actual output falls short of the criteria.",
 )
 _MIN_PROBABILITY = 0.01
-"""The client ignores tokens that are less likely than this."""
+"""The client ignores tokens with a lower probability."""
 
 _stripped_user = last_text("user", strip=str.rstrip)
 
@@ -103,7 +103,7 @@ def _sample_in_fields(text: str, names: Sequence[str], steps: str) -> tuple[Samp
     if _OUTPUT not in names:
         return None, ""
     pattern = Pattern("".join(f"{name}:\n{{{_slot(name)}}} \n\n" for name in names))
-    split = pattern.split(text.rstrip("\n") + "\n\n")  # how many blank lines follow depends on the template
+    split = pattern.split(text.rstrip("\n") + "\n\n")  # the number of blank lines depends on the template
     if split is None:
         return None, ""
     question, reference = split.values.get(_slot("Input"), ""), split.values.get(_slot("Expected Output"))
@@ -137,7 +137,7 @@ def _graded(result: JudgeResult, grade: str) -> str:
 
 
 def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
-    """Split each score between the two nearest integer grades, so that the mean is the expected grade."""
+    """Split each score's probability between the two nearest integer grades, so that the mean is the expected grade."""
     shares: dict[int, float] = {}
     for score, share in result.grades or ((expected_grade(result), 1.0),):
         rescaled = rescale(score, scale)

@@ -98,7 +98,7 @@ class ReplyForm:
         choice: one verdict word per answer, for three or more answers.
         grade: lowest and highest grade.
         text: contains `{verdict}` and optionally `{reason}`, `{probability}`, `{score_1}`, and `{score_2}` (1 to 10).
-        json: instead of `text`, maps JSON fields to these names.
+        json: alternative to `text`; maps JSON fields to these names.
     """
 
     pair: PairWords | None = None
@@ -111,7 +111,7 @@ class ReplyForm:
 
     @property
     def kind(self) -> TaskKind:
-        """Kind of task that the reply belongs to."""
+        """The kind of task, according to the field that is set."""
         kinds: dict[TaskKind, object] = {
             "pair": self.pair, "choice": self.choice, "grade": self.grade, "label": self.label,
         }  # fmt: skip

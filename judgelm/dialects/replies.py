@@ -164,7 +164,7 @@ def safe_reason(reason: str | None, *, digits: bool = True) -> str:
 
 
 def room_for_words(request: ChatRequest, taken: int) -> int | None:
-    """Return how many characters still fit into `max_tokens` at one token each, or None if unlimited."""
+    """Return how many characters still fit into `max_tokens`, at one token per character, or None if unlimited."""
     return None if request.max_tokens is None else max(0, request.max_tokens - taken)
 
 

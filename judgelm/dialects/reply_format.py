@@ -68,7 +68,7 @@ def _misfit(text: str, schema: Mapping[str, Any] | None) -> str:
 
 
 def _finding(value: Any, schema: object, place: str, depth: int) -> str:
-    """Return why a value does not match a schema, or "". Schemas with unsupported keywords never match."""
+    """Return why a value does not match a schema, or "". Unsupported schemas never match."""
     if not isinstance(schema, Mapping) or depth == 0:
         return f"the schema of {place} is not supported"
     if unknown := sorted(str(name) for name in schema.keys() - _CHECKED - _ABOUT):
@@ -110,7 +110,7 @@ def _is_of(value: Any, name: str) -> bool:
 
 
 def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Fill in the schema, or return None unless it has exactly one verdict field and otherwise only strings."""
+    """Fill in a schema with one verdict field and otherwise only strings; return None for other schemas."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
     for name, field in fields.items() if isinstance(fields, Mapping) else ():

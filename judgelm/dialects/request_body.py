@@ -69,7 +69,7 @@ class StreamOptions(BaseModel):
 
 
 class SamplingBody(BaseModel):
-    """Fields shared by chat and plain completions. Descriptions are quoted in error messages."""
+    """Fields shared by chat and plain completions. Error messages quote the fields' descriptions."""
 
     model_config = ConfigDict(strict=True)
 

@@ -134,7 +134,7 @@ class Machine:
 
 
 class CardChoice(NamedTuple):
-    """The card of the default judge, and the reason for choosing it, as a clause after "since"."""
+    """The card of the default judge, and the reason for choosing it, worded to follow "since"."""
 
     card: NamedJudge
     reason: str
@@ -162,7 +162,7 @@ def gpu_bytes(weight_bytes: float) -> float:
 
 
 def default_choice(machine: Machine | None = None) -> CardChoice:
-    """Return the default judge if a machine (by default, this one) has enough memory, otherwise the smallest judge."""
+    """Return the default judge if a machine (by default, this machine) has enough memory, else the smallest judge."""
     machine = machine or this_machine()
     cards = [judge_card(name) for name in card_names()]
     [default] = [card for card in cards if card.default]
@@ -188,7 +188,7 @@ class InstalledJudge:
 
     @property
     def model(self) -> str:
-        """The folder for engines to load: the adapter, whose config contains the base, or the base itself."""
+        """The folder that engines load: the adapter, whose config names the base model, or the base model."""
         return str(self.adapter or self.base)
 
     @property

@@ -45,7 +45,7 @@ def find_source(card: NamedJudge, source: Path | None) -> Path | str:
 
 
 def install_adapter(card: NamedJudge, source: Path | str) -> None:
-    """Copy the adapter from `find_source` into the cache, replacing an earlier one."""
+    """Copy the adapter from `find_source` into the cache, replacing any earlier version."""
     with tempfile.TemporaryDirectory(prefix="judgelm-adapter-") as scratch:
         if isinstance(source, str):
             try:

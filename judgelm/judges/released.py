@@ -98,7 +98,7 @@ def read_words(file: WordsFile) -> str:
 
 
 def bring_words(files: list[WordsFile], copy: Path) -> int:
-    """Copy a judge's files from the user's file or folder into the cache, and return their number."""
+    """Copy a judge's files from the user's file or folder into the cache, and return the number of files."""
     candidates = [copy] if copy.is_file() else [path for path in copy.rglob("*") if path.is_file()]
     names = {Path(file.url).name for file in files}
     by_hash = {
@@ -263,7 +263,7 @@ class ReleasedJudge:
     """A judge released by others.
 
     Attributes:
-        template: ID of the judgelm template the judge was trained with, if any. Such judges have no tasks.
+        template: ID of the judgelm template used for training, if any. Judges with a template have no tasks.
         scale: lowest and highest score, if a template is set.
         tasks_of: name of the card to take the tasks from.
         chat: whether shared tasks use the tokenizer's chat template.
@@ -284,7 +284,7 @@ class ReleasedJudge:
 
     @property
     def modes(self) -> list[str]:
-        """The judge's modes, starting with the usual one."""
+        """The judge's modes, starting with the usual mode."""
         own = ["reward"] if self.template == "reward" else []
         return [*own, "pair", "single", "multi"] if self.template else list(self.tasks)
 
@@ -383,7 +383,7 @@ def _slotted(words: str, task: ReleasedTask, location: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognition:
-    """The released judge found for a model. `candidates` are cards with a checkpoint named like the folder."""
+    """The released judge found for a model. `candidates` are cards with a checkpoint of the folder's name."""
 
     judge: ReleasedJudge | None = None
     candidates: tuple[str, ...] = ()

@@ -54,12 +54,12 @@ class ResolvedJudge:
 
     @property
     def engine(self) -> str:
-        """Name of the engine, with `auto` resolved on this machine, which loads torch."""
+        """Name of the engine. Resolving `auto` on this machine loads torch."""
         return self._engine_choice[0]
 
     @property
     def engine_reason(self) -> str:
-        """The reason why `auto` selected this engine; empty if the user selected it."""
+        """Why `auto` selected this engine; empty if the user selected it."""
         return self._engine_choice[1]
 
     @cached_property
@@ -75,7 +75,7 @@ class ResolvedJudge:
 
     @property
     def display_name(self) -> str:
-        """Name of the model in messages. The default judge also shows the reason."""
+        """Name of the model in messages. For the default judge, it includes the reason."""
         if self.model is not None:
             return self.model
         choice = default_choice()
@@ -141,8 +141,8 @@ class JudgeFormat:
 
     Attributes:
         never_explained: whether the card states that none of the training rows had a reason.
-        reply_tokens: maximum reply length for a judge that reasons first: its limit from training, otherwise half of
-            its window.
+        reply_tokens: maximum reply length for a judge that reasons first: the limit from its training, otherwise half
+            of its context window.
     """
 
     template: str
@@ -161,7 +161,7 @@ class JudgeSetup:
     """A resolved judge and how to load it.
 
     Attributes:
-        options: engine options. The window and thinking are taken from the card unless set by the user.
+        options: engine options. The user's window and thinking settings override the card.
     """
 
     judge: ResolvedJudge

@@ -9,7 +9,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 NOT_IN_PARQUET = re.compile("[\ud800-\udfff]")
 NOT_IN_CSV = re.compile("[\0\ud800-\udfff]")
 NOT_IN_XLSX = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML 1.0 does not support. Source: its production `Char`."""
+"""Characters that XML 1.0 does not support (production `Char`)."""
 MAX_XLSX_CELL = 32_767
 """Maximum number of UTF-16 code units in a cell. Source: Microsoft, "Excel specifications and limits"."""
 

@@ -58,7 +58,7 @@ def render_report(
         manifest: the run's `OUT.run.json`; any key may be missing.
         title: plain text.
         control: agreement controlled for style.
-        claim: win rate between two models, or the reason why it is missing.
+        claim: win rate between two models, or why it is missing.
         comparison: result of `compare_judges` for this run and another judge's run.
         judges: first table of `comparison`, from `page_table`.
     """

@@ -32,7 +32,7 @@ class ListedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairList:
-    """Listed pairs, and the total and omitted number of pairs by kind."""
+    """The listed pairs, and the numbers of all pairs and of omitted pairs by kind."""
 
     pairs: tuple[ListedPair, ...]
     totals: Mapping[str, int]

@@ -48,7 +48,7 @@ _NO_METADATA: _Look = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def score_figure(scores: ScoreHistogram) -> str:
-    """Draw a histogram of the scores by position of the answer."""
+    """Draw a histogram of the scores by answer position."""
     first, second = f"shown first (mean {scores.mean_first:.2f})", f"shown second (mean {scores.mean_second:.2f})"
     with mpl.rc_context(STYLE):
         figure = Canvas(figsize=(4.6, 2.9), layout="constrained")
@@ -71,7 +71,7 @@ def _score_bars(axes: Axes, edges: NDArray[np.float64], places: Mapping[str, Arr
 
 
 def svg(figure: Canvas, description: str) -> str:
-    """Return an <svg> element for HTML. `description` is not escaped, so it must be trusted."""
+    """Return the figure as an HTML <svg> element. `description` is not escaped, so it must be trusted."""
     out = io.StringIO()
     figure.savefig(out, format="svg", metadata=_NO_METADATA)
     return inline_svg(out.getvalue(), description)
@@ -87,7 +87,7 @@ _REMOVED: Sequence[str] = (
 
 
 def inline_svg(document: str, description: str) -> str:
-    """Convert an SVG document to an HTML element without prologue, metadata, or unused ids."""
+    """Convert an SVG document to an HTML element, removing the prologue, metadata, and unused ids."""
     element = document[document.index("<svg") :]
     for pattern in _REMOVED:
         element = re.sub(pattern, "", element, flags=re.DOTALL)
@@ -117,7 +117,7 @@ _DIVERGING = LinearSegmentedColormap.from_list("orange-white-blue", [VERMILION, 
 
 
 class Drawn(NamedTuple):
-    """A figure as an SVG document, an HTML element, and a PNG. `wide` figures span the page."""
+    """A figure as an SVG document, an HTML element, and a PNG. `wide` figures span the page width."""
 
     svg: str
     inline: str

@@ -173,8 +173,8 @@ class _ShownCell:
 def table_csv(table: Table, texts: CellTexts | None = None) -> str:
     """Return a table as CSV. `texts` counts formulas.
 
-    A column of estimates becomes five: its key, and the key with `_low`, `_high`, `_n`, and `_level`. Shares are
-    between 0 and 1, and undefined cells are empty.
+    A column of estimates becomes five columns: its key, and the key with `_low`, `_high`, `_n`, and `_level`. Shares
+    are between 0 and 1, and undefined cells are empty.
     """
     estimated = [any(isinstance(row[index], Estimate) for row in table.rows) for index in range(len(table.columns))]
     out = io.StringIO()

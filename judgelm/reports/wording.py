@@ -37,7 +37,7 @@ def points(difference: float) -> str:
 
 
 def number_text(value: object, unit: str = "") -> str:
-    """Format a figure from a manifest to three digits, or return `not recorded`."""
+    """Format a number from a manifest to three digits, or return `not recorded`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "not recorded"
     digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -54,7 +54,7 @@ def _digest(key: bytes) -> bytes:
 
 
 class KnownHosts:
-    """Allowed host names on a server without a key or password, to block DNS rebinding and cross-site requests.
+    """Allowed host names for servers without keys or a password, to block DNS rebinding and cross-site requests.
 
     Local names and `host` are always allowed. Binding to 0.0.0.0 or :: also allows any IP address.
     """

@@ -46,7 +46,7 @@ def create_app(
     *,
     request_log: RequestLog | None = None,
 ) -> FastAPI:
-    """Create the app. Its `state` has the attributes `traffic` and `judges`.
+    """Create the app. The app's `state` has the attributes `traffic` and `judges`.
 
     The caller must close the worker, the judge, and the request log. `adapters` are additional judges that share the
     worker, keyed by name. `/docs` is disabled because it would load third-party scripts.

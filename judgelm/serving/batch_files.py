@@ -1,4 +1,4 @@
-"""OpenAI's Batch API: upload a file of requests, and the server processes them in the background.
+"""OpenAI's Batch API: clients upload a file of requests, which the server processes in the background.
 
 Files and batches are kept in memory and belong to an API key. All keys have the same storage limit. `judgelm-batch`
 accepts the same files without a server.

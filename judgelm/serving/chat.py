@@ -11,7 +11,7 @@ from judgelm.serving.chat_response import ChatResponse, UnjudgedError
 
 _DEFAULT_MAX_TOKENS = 512
 _DEFAULT_TEMPERATURE = 1.0  # OpenAI's default
-_INCOMPLETE = "\ufffd"  # what an incomplete UTF-8 character decodes to
+_INCOMPLETE = "\ufffd"  # an incomplete UTF-8 character decodes to this
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
@@ -82,7 +82,7 @@ def check_chat(engine: Engine) -> None:
 def stable_text(text: str, stop: Sequence[str]) -> str:
     """Return the part of an unfinished reply that later tokens cannot change.
 
-    This drops a trailing incomplete character and anything that could be the start of a stop string.
+    Drops a trailing incomplete character and anything that could be the start of a stop string.
     """
     text = text.rstrip(_INCOMPLETE)
     stopped = Sampling(max_tokens=1, stop=tuple(stop)).cut_at_stop(text)

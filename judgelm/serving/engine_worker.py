@@ -1,4 +1,4 @@
-"""Runs an engine in a separate thread, shared by all requests.
+"""Runs one engine for all requests, in a separate thread.
 
 As in batch runs, all flows in flight share the engine's batch. Identical flows run only once.
 """

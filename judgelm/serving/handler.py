@@ -45,7 +45,7 @@ class HandlerOptions:
         chat: treat unrecognised prompts as ordinary chats, unless they ask for a verdict.
         both_orders: judge pairs in both orders, and show three or more answers once in each position.
         reasons: generate reasons if the reply has room for them.
-        prompts: custom dialects, tried before the built-in ones.
+        prompts: custom dialects, tried before the built-in dialects.
         learn: called with each unrecognised request.
     """
 
@@ -98,7 +98,7 @@ class JudgeHandler:
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """Yield the growing reply of an ordinary chat, then the response. Verdicts yield only the response.
+        """Yield the growing reply of an ordinary chat, then the response. For verdicts, yield only the response.
 
         Closing the generator drops the work. Raises the same errors as `respond`.
         """

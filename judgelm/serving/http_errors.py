@@ -185,7 +185,7 @@ def shutdown_error() -> HttpError:
 async def limited_body(
     request: Request, settings: ServerSettings, max_bytes: int, take: Callable[[int], None] = lambda size: None
 ) -> AsyncIterator[Request]:
-    """Limit the size of the body and the time to receive it. Read the body inside the block.
+    """Limit the size of the body and the time to receive it. Read the body inside the `with` block.
 
     The client has `body_timeout_s` for each `max_body_bytes` of the body.
     """

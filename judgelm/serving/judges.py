@@ -24,7 +24,7 @@ _MAX_LOADED = 64
 class ServedJudges:
     """Looks up judges by name, and loads and unloads adapters while the server is running.
 
-    A loaded adapter belongs to the client's API key; clients with other keys cannot list, use, or unload it. Call all
+    An adapter belongs to the API key that loaded it; clients with other keys cannot list, use, or unload it. Call all
     methods from the server's event loop.
     """
 
@@ -59,7 +59,7 @@ class ServedJudges:
         return self._settings.model, self.base
 
     def card(self, name: str, owner: str = EVERYONE) -> dict[str, Any]:
-        """Return a judge's template, scale, and mode and, for an adapter, the name of its base judge."""
+        """Return a judge's template, scale, and mode. For an adapter, also return the base judge's name."""
         _, handler = self.find(name, owner)
         judge = handler.judge
         form = judge.format

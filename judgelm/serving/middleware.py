@@ -95,7 +95,7 @@ class RequestMiddleware:
 
 
 class _Exchange:
-    """A request and its response. Adds a request id to the response, and keeps both bodies for the log.
+    """Adds a request id to a response, and keeps both bodies for the log.
 
     `count` is called just before the end of the response is sent, so that `/metrics` already includes the request.
     """

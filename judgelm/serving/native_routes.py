@@ -97,7 +97,7 @@ def read_tasks(body: Mapping[str, Any]) -> tuple[list[ModeTask], bool]:
 
 
 def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[ModeTask]:
-    """Parse OpenRLHF's `query`, `prompts`, and `labels`. Responses with a reference answer are compared with it.
+    """Parse OpenRLHF's `query`, `prompts`, and `labels`. Responses are compared with their reference answer, if any.
 
     A label is a reference answer, null, or a JSON object with a `question` and optionally a `reference`.
     """

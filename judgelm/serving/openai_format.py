@@ -159,7 +159,7 @@ def _messages(response: ChatResponse, envelope: Envelope) -> list[dict[str, Any]
 
 
 def _thinking(index: int, response: ChatResponse) -> dict[str, str]:
-    """As in vLLM, thinking has a separate field, so that clients do not parse it as part of the reply."""
+    """As in vLLM, thinking has a separate field, which clients do not parse."""
     thinking = response.thinking[index] if index < len(response.thinking) else ""
     return {"reasoning_content": thinking} if thinking else {}
 

@@ -122,7 +122,7 @@ class CompletionHandler:
         return Response(completion_body(response, envelope), 200, self._count(request, response), "application/json")
 
     async def answer(self, request: Request, read: Reader, write: Writer) -> Response:
-        """Respond to a request to another API. Streaming is not supported."""
+        """Respond to a Responses API or Messages API request. Streaming is not supported."""
         body, handler, name = await self._read(request, None)
         bool_field(body, "stream")
         response = await wait_for_answer(handler.respond(read(body)), request, self._settings)

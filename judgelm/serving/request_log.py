@@ -19,7 +19,7 @@ class RequestRecord:
     """A finished request. Routes set `judge`, `dialect`, `error`, and `tokens` in the request state.
 
     Attributes:
-        route: path template, so it contains no client data.
+        route: path template, which contains no client data.
         status: 0 if no response was sent.
         dialect: `none` if the prompt was not recognised.
         error: error code; empty on success.

@@ -13,7 +13,7 @@ SCHEMAS: dict[str, Schema] = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 def replies(*names: str, description: str = "Successful Response", events: bool = False) -> dict[int | str, Any]:
-    """Return the `responses` of a route that replies with one of the named bodies or, with `events`, a stream."""
+    """Return the `responses` of a route that replies with one of the named bodies or, if `events` is set, a stream."""
     content = {"application/json": {"schema": _one_of([SCHEMAS[name] for name in names])}}
     content |= {"text/event-stream": {"schema": SCHEMAS["Event"]}} if events else {}
     return {200: {"description": description, "content": content}}

@@ -116,7 +116,7 @@ def uvicorn_config(
     lifespan: Literal["auto", "off"] = "off",
     flush_s: int = _FLUSH_S,
 ) -> uvicorn.Config:
-    """Return the uvicorn configuration. `flush_s` leaves clients time to read replies before the server stops."""
+    """Return the uvicorn configuration. `flush_s` gives clients time to read replies before the server stops."""
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         http=header_timeout_protocol(head_timeout_s),
@@ -135,7 +135,7 @@ def uvicorn_config(
 class HeaderTimeoutProtocol(H11Protocol):
     """Closes connections if the headers arrive too slowly, or if the body is still arriving after the reply.
 
-    uvicorn limits only the size of the headers, not the time.
+    uvicorn limits only the headers' size, not their arrival time.
     """
 
     head_timeout_s = 30.0

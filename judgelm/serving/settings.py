@@ -24,7 +24,7 @@ class ServerSettings:
         allowed_hosts: additional host names to accept if there are no API keys.
         body_timeout_s: timeout for receiving the request body.
         request_timeout_s: timeout for answering a request, including time in the queue.
-        max_files_bytes: maximum total size of uploaded files and results, divided equally between API keys.
+        max_files_bytes: maximum total size of uploaded files and results, divided equally among API keys.
         adapters_folder: folder from which clients may load adapters; None disables loading.
     """
 

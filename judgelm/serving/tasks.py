@@ -24,7 +24,7 @@ _MAX_REPEATS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeTask:
-    """A sample with the mode and options to judge it with.
+    """A sample, and the mode and options for judging it.
 
     Attributes:
         mode: a key of `judgelm.modes.MODES`.
@@ -82,13 +82,13 @@ REASON_TOKENS = 256
 """Maximum number of tokens per reason; replies include up to 600 characters of the reason."""
 
 _MIN_WORDS = 20
-"""Minimum number of words that the reply must have room for before a reason is generated."""
+"""A reason is generated only if the reply has room for this many words."""
 
 _NOT_TEXT = ("turns", "batch")
 
 
 def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = False) -> tuple[ModeTask, ...]:
-    """Return the mode tasks for a task: none for `prepare`, one per pair for a batch, and one otherwise."""
+    """Return the mode tasks for a task: none for `prepare`, one per pair for a batch, otherwise a single task."""
     if task.kind == "prepare":
         return ()
     samples = task.facts.get("batch", (task.sample,))

@@ -62,21 +62,21 @@ def annotate_command(
 ) -> None:
     """Judge pairs with a teacher model, and write its judgments as training rows.
 
-    PAIRS must contain two answers per row in any supported format, such as the output of `judgelm data answers pairs`.
-    The prompts are those in JudgeLM's Figures 3 and 4 (--template judgelm-paper; use judgelm-chat for chat roles). The
-    command prints the estimated cost before the run and the actual cost after it. The teacher's replies are saved to
-    OUT.judgments.jsonl. Run the same command again to resume; you only pay again for replies that were in progress.
-    OUT contains JudgeLM rows without failed replies.
+    PAIRS is a file with two answers per row in any format, such as the output of `judgelm data answers pairs`. The
+    default prompts (--template judgelm-paper) are from JudgeLM's Figures 3 and 4; the template judgelm-chat adds chat
+    roles. The command prints the estimated cost before the run and the actual cost after it. The teacher's replies are
+    saved to OUT.judgments.jsonl. Run the same command again to resume; only replies in progress are requested again.
+    OUT contains JudgeLM rows for all successful replies.
 
     Options:
         pairs: File with two answers per row.
         out: Output file of JudgeLM rows, written at the end.
-        model: Folder or hub id of the teacher, or its name on a server.
-        reference: Judge without the reference, with it, or both ways.
+        model: The teacher: a folder, hub id, or name on a server.
+        reference: Judge without a reference, with a reference, or both.
         drop_disagreeing: With --both-orders, drop pairs for which the two orders have different winners.
         reason_tokens: Maximum number of tokens in a reply (scores and reason).
-        max_cost: Budget in USD, for all sessions of OUT together.
-        tokenizer: Tokenizer for the estimate (folder or hub id). Default: 4 characters per token.
+        max_cost: Total budget in USD for all sessions of OUT.
+        tokenizer: Tokenizer for the estimate (folder or hub id). Default: assume 4 characters per token.
         estimate_only: Print the cost estimate and exit.
 
     Examples:
@@ -139,7 +139,6 @@ def annotate_command(
 
 
 def _budget(engine: str, prices: teacher.Prices | None, spent: float, max_cost: float) -> float:
-    """Return the remaining budget in USD for this session."""
     if engine != "openai" or prices is None:
         raise ConfigError("--max-cost requires the openai engine, --price-in, and --price-out")
     if spent >= max_cost:

@@ -53,8 +53,8 @@ def collect_command(
         out: Output folder, with one file per model.
         config: YAML file with a list of generators.
         generator: Additional model. Repeatable.
-        task: Prompt and parser for all models. Default: set for each model.
-        samples: Sample K answers per question instead of using each model's decodings.
+        task: Prompt and parser for all models. Default: each model's setting.
+        samples: Sample K answers per question instead of using each model's decoding settings.
         temperature: Sampling temperature for --samples.
         limit: Use only the first N questions.
         retry: Which failures to retry on a rerun.
@@ -65,13 +65,13 @@ def collect_command(
         judgelm data answers collect q.jsonl -o answers/ --generator name=a,model=M
         judgelm data answers collect q.jsonl -o own/ --config c.yaml --samples 5
 
-    Tasks: question sends the question with its options. number, choice, and preference use the Self-Reference prompts,
-    which ask for a number, a letter, or the better of answer_1 and answer_2, step by step. qa uses the QA-Judge prompt
-    with the context from the row.
+    Tasks: question sends the question with its options. number, choice, and preference use the step-by-step
+    Self-Reference prompts, which ask for a number, a letter, or the better of answer_1 and answer_2. qa uses the
+    QA-Judge prompt with the context from the row.
 
     A generator can have more settings, such as name=a,model=M,temperature=0.7,seed=1. For a server, use
     name=a,engine=openai,model=NAME,engine_args.base_url=URL. See configs/data/collect.yaml. Exit codes: 0 done, 1 usage
-    or input error or a model could not be loaded, 2 answers failed, 130 interrupted.
+    or input error, or a model could not be loaded, 2 some answers failed, 130 interrupted.
     """
     given = map(generators.parse_generator, generator or ())
     models = generators.merge_generators([*generators.read_generators(config), *given])
@@ -158,19 +158,19 @@ def rows_command(
     out: Annotated[Path, typer.Option(metavar="OUT.jsonl")],
     task: QuestionTask = "question",
 ) -> None:
-    """Write rows with one answer each to judge, and the ground truth if the questions have references.
+    """Write one row to judge per answer, and the ground truth if the questions have references.
 
     The ground truth is written to OUT.truth.jsonl. Both files are written atomically.
 
     Options:
         answers: Files written by `collect`.
         out: Output file of plain rows with one answer each.
-        task: Task used to collect the answers; for qa, only the text inside the tags is used.
+        task: Task used to collect the answers; for qa, only the text inside the answer tags is used.
 
     Examples:
         judgelm data answers rows q.jsonl --answers a/*.jsonl -o rows.jsonl
 
-    With the tasks number, choice, and preference, OUT.truth.jsonl is for judgelm study self-reference. Exit codes: 0
+    For the tasks number, choice, and preference, judgelm study self-reference reads OUT.truth.jsonl. Exit codes: 0
     done, 1 usage or input error.
     """
     counts: Counter[str] = Counter()
@@ -214,7 +214,7 @@ class _Log:
 
 
 def shown_questions(path: str, limit: int | None = None, rows: ColumnOptions | None = None) -> list[Sample]:
-    """Load the questions, and print unusable rows."""
+    """Load the questions, and report unusable rows."""
 
     def show(reject: Reject) -> None:
         echo(f"skipped {reject.message}", err=True)

@@ -36,13 +36,13 @@ def build_command(
 
     Options:
         config: YAML file with the build options; for examples, see configs/data/.
-        changes: Options that override those in the file.
+        changes: Overrides for options in the file.
 
     Examples:
         judgelm data build --config configs/data/build.yaml
         judgelm data build --config configs/data/build.yaml seed=1 out=data/seed1
 
-    Exit codes: 0 done, 1 usage or input error, 2 too many rows unreadable (max_reject_rate).
+    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable rows (max_reject_rate).
     """
     from judgelm.data.builder.options import build_options  # numpy and scipy take a second to load
 
@@ -125,16 +125,17 @@ def sample_command(
     *,
     results: Results,
 ) -> None:
-    """Draw a seeded random sample of rows, in total or for each value of a field.
+    """Draw a seeded random sample of rows, overall or for each value of a field.
 
-    If a value has too few rows, all of them are kept, and a message is printed. OUT.sample.json records the settings.
+    If a value has too few rows, the command keeps all of its rows and prints a message. OUT.sample.json records the
+    settings.
 
     Options:
         file: Rows with ids: a file, folder, or pattern.
         out: Output file for the sampled rows, which are not changed.
         per: Maximum number of rows for each value of a field, such as category 100.
         size: Maximum number of rows in total.
-        seed: Random seed; with the same seed, a larger sample contains the smaller one.
+        seed: Random seed; with the same seed, larger samples contain smaller samples.
         overwrite: Replace a different sample.
 
     Examples:
@@ -202,14 +203,14 @@ def overlap_command(
     *,
     results: Results,
 ) -> None:
-    """Find questions and answers from test files in a training file: equal, similar, or with a shared passage.
+    """Find training questions and answers that are equal or similar to test data, or share a passage with it.
 
     Options:
         train: Training file in any sample format.
         tests: Test files in any sample format.
         threshold: Minimum similarity for near matches; with 1, only equal texts match.
         words: Minimum number of words in a passage shared by two questions; 0 disables the passage search.
-        examples: Number of examples to print of each kind per test file.
+        examples: Number of examples of each kind to print per test file.
 
     Examples:
         judgelm data overlap train.jsonl pandalm.jsonl llmbar.jsonl

@@ -29,13 +29,12 @@ def import_command(
 ) -> None:
     """Convert a published benchmark to rows for judgelm-batch and judgelm eval.
 
-    PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, RM-Bench, preference sets,
-    EVOUNA, GSM8K, MMLU-Pro, HotpotQA, 2WikiMultiHopQA, DROP, Quoref,
-    MM-Vet, AlpacaEval's judgments. The command prints the metric of the benchmark and writes it to OUT.protocol.json.
-    Files in other formats are rejected.
+    Supports PandaLM, LLMBar, JudgeBench, Auto-J, MT-Bench, FairEval, RewardBench 1 and 2, RM-Bench, preference sets,
+    EVOUNA, GSM8K, MMLU-Pro, HotpotQA, 2WikiMultiHopQA, DROP, Quoref, MM-Vet, and AlpacaEval's judgments. The command
+    prints the benchmark's metric and writes it to OUT.protocol.json. Files in other formats are rejected.
 
     Options:
-        name: Name of the benchmark. If it is omitted, all benchmarks and their files are listed.
+        name: Name of the benchmark. If omitted, the command lists all benchmarks and their files.
         files: The published files.
         out: JSONL file for the rows; the protocol is written next to it.
         overwrite: Replace an earlier import.
@@ -119,15 +118,16 @@ def import_judgments_command(
 ) -> None:
     """Convert published judgments to run files, so that eval and studies can score them.
 
-    LLMBar, JudgeBench, Auto-J, and PandaLM outputs, AlpacaEval annotations, FastChat judgments, reviews
-    from Vicuna, QLoRA, and Cherry LLM, MMLU-Pro results. Writes OUT.jsonl, its manifest, and a file of unusable rows.
+    Supports outputs of LLMBar, JudgeBench, Auto-J, PandaLM, and MMLU-Pro, AlpacaEval annotations, FastChat judgments,
+    and reviews from Vicuna, QLoRA, and Cherry LLM. Writes OUT.jsonl, its manifest, and a file of unusable rows.
 
     Options:
-        files: Published files for one judge. If they are omitted, all formats are listed.
+        files: Published files with one judge's outputs. If omitted, the command lists all formats.
         out: Run file to write.
         published_format: Format of the files, if it cannot be detected from the fields.
-        judge: Judge to extract if the files contain several, otherwise the name to give the judge.
-        id_template: Template for ids, such as 'faireval-{question_id}'. Default: the ids of judgelm data import.
+        judge: Judge to extract if the files contain several judges, otherwise the judge's new name.
+        id_template: Template for ids, such as 'faireval-{question_id}'. Default: the ids assigned by judgelm data
+            import.
         rows: Take ids from these pairs, matched by question and answers.
         overwrite: Replace an earlier import.
 

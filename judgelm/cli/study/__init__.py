@@ -1,1 +1,1 @@
-"""`judgelm study NAME`: what the papers did, as commands on the user's own judgments."""
+"""`judgelm study NAME`: analyses from the papers, applied to your judgments."""

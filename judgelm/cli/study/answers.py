@@ -34,7 +34,9 @@ def qa_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Compare judges, exact match, and F1 with human labels, by data set, prompt, and answer type; self-preference.
+    """Compare judges, exact match, and F1 with human labels, by data set, prompt, and answer type.
+
+    The study also measures self-preference.
 
     Example: judgelm study qa answers.jsonl -j qwen=a.jsonl -j qwen:zero-shot=b.jsonl --human people.jsonl -o FOLDER
 
@@ -45,9 +47,9 @@ def qa_command(
         siblings: An answering model and a judge from the same family. Repeatable.
         own: An answering model and the name of the same model as a judge, if the names differ. Repeatable.
         types_judge: Judge for the analysis by answer type. Default: the judge that agrees best with the human labels.
-        failures: Exclude failures, or count them as incorrect as in the original code.
-        rules: Rules for exact match; use the same as in the run.
-        validated: Match any validated answer, or only the first; use the same as in the run.
+        failures: Exclude failures, or, as in the original code, count them as incorrect.
+        rules: Rules for exact match; use the rules of the run.
+        validated: Match any validated answer, or only the first; use the setting of the run.
     """
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
@@ -102,7 +104,7 @@ def self_reference_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Relate a judge's answers to its verdicts: F1 by whether it knows the answer, overconfidence, and correlations.
+    """Relate a judge's own answers to its verdicts: F1 by their correctness, overconfidence, and correlations.
 
     The runs must judge single answers as correct or incorrect, with CoT or guided by the judge's own answer. JUDGE
     defaults to the file name. Runs with the same JUDGE are compared.
@@ -153,7 +155,7 @@ def ssr_command(
     *,
     output: StudyOutput,
 ) -> None:
-    """Evaluate selective self-reference at every tau from two runs: accuracy, gate, slices, and cost.
+    """Evaluate selective self-reference at every threshold (tau) from two runs: accuracy, gate, slices, and cost.
 
     Both runs must use the same self-answers.
 
@@ -164,9 +166,9 @@ def ssr_command(
         always: Run in mode ssr that always shows the majority answer.
         truth: Ground truth as JSONL: id, winner (1 or 2), question, category, and either answer (the correct answer)
             or judge_correct.
-        selective: Run with a gate, to check against the other two runs.
+        selective: Run with a gate, for comparison with the other runs.
         tau: Minimum agreement between self-answers to show a reference, from 0 to 1.
-        split: How to count conflicting orders; the first table shows all three ways.
+        split: How to count conflicting orders; the first table shows all three methods.
         calibration_share: Share of the questions in each category used to choose tau.
     """
     from judgelm.runs.run_files import read_judgments  # statsmodels takes seconds to load
@@ -207,9 +209,10 @@ def self_bias_command(
     rows_as: ColumnOptions,
     output: StudyOutput,
 ) -> None:
-    """Estimate the self-bias and family-bias of judges against human scores, with robustness checks (Play Favorites).
+    """Estimate judges' self-bias and family bias relative to human scores, with robustness checks (Play Favorites).
 
-    Judges can be rating files, run files, or both. Human ratings must use the same items and model names as the rows.
+    Scores can come from rating files, run files, or both. Human ratings must use the same items and model names as the
+    rows.
 
     Example: judgelm study self-bias people.csv --run gpt-4o=a.jsonl --run llama=b.jsonl --rows answers.jsonl -o FOLDER
 
@@ -222,20 +225,20 @@ def self_bias_command(
         item_column: Column that identifies the prompt.
         dimension_column: Column that contains the dimension.
         task_column: Column that contains the task type.
-        by: Fit each value of this column separately. Repeatable.
+        by: Fit a separate model for each value of this column. Repeatable.
         indicator: A 0/1 column for estimating a different bias with a control group, with one effect per judge.
-        scaling: Divide by the maximum of the dimension, or rescale to [0, 1].
+        scaling: Divide scores by the dimension's maximum, or rescale them to [0, 1].
         spline: Use a cubic spline of the reference instead of a linear term.
-        length: Control for length within a prompt in the main regression.
+        length: Control for answer length within a prompt in the main regression.
         length_tokenizer: Tokenizer for measuring answers from --run, such as bert-base-uncased (used in the paper).
             Default: count words.
         dimensions: Include dimension effects.
-        errors: Type of standard errors; cluster clusters them by item.
+        errors: Type of standard errors; cluster groups them by item.
         level: Confidence level of the Wald intervals.
         checks: Run the robustness checks.
         weak: Model to exclude in the weak-model check. Repeatable. Default: the models in the paper.
-        other_reference: Use judges of a family as the reference, excluding (paper) or including (authors) their own
-            completions.
+        other_reference: Use judges from the same family as the reference, excluding (paper) or including (authors)
+            their own completions.
         draws: Number of label draws in the few-labels check.
         debiased: Also write the debiased scores to this JSONL file.
     """

@@ -28,7 +28,7 @@ def estimate_command(
 
     Options:
         judgments: Run file with judged pairs.
-        samples: File of the judged pairs, if the labels file does not contain all of them.
+        samples: File of the judged pairs, if the labels file does not contain all pairs.
         model: Model to estimate the win rate for. Default: the first of two models.
         against: Use only pairs against this model.
         width: Also print the number of labels needed for an interval of this width (0.1 is 10 points).
@@ -38,7 +38,7 @@ def estimate_command(
         judgelm study estimate run.jsonl -l some.jsonl -s pairs.jsonl --width 0.1
         judgelm study estimate run.jsonl -l some.jsonl -s pairs.jsonl --control length
 
-    Exit codes: 0 done, 1 usage or input error, 2 too many labels unreadable (--max-reject-rate).
+    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable labels (--max-reject-rate).
     """
     from judgelm.cli.evaluation import load_labels, load_manifest
     from judgelm.cli.tables import print_claim  # statsmodels is slow to import

@@ -37,7 +37,7 @@ def compare_judges_command(
         name: Name of a judge. Repeat once per file, in the same order.
         failures: Exclude failed judgments, or count them as ties.
         order_rule: How to combine the two orders, for all judges; given is the rule used by `judgelm eval`.
-        tie_threshold: For rule probability, call a tie if P is this close to 0.5.
+        tie_threshold: For rule probability, count a pair as a tie if P is this close to 0.5.
     """
     from judgelm.cli.evaluation import load_labels, load_manifest, read_judges  # scikit-learn takes seconds to load
     from judgelm.studies.compare_judges import CompareOptions, compare_judges
@@ -60,8 +60,8 @@ def position_bias_command(
 
     Options:
         judgments: Run files in both orders, or one review file (Vicuna, QLoRA) per order. Review files are paired if
-            they are named X-vs-Y and Y-vs-X or have the same NAME. NAME defaults to the file name (for a pair, that of
-            the first file).
+            they are named X-vs-Y and Y-vs-X or have the same NAME. NAME defaults to the file name; for a pair of files,
+            the first file's name.
     """
     from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
     from judgelm.data.sources.reviews import group_files, read_reviews
@@ -119,13 +119,13 @@ def leaderboard_command(
 ) -> None:
     """Rank models by Elo with intervals, and compute AlpacaEval's win rates for each pair of models.
 
-    Elo uses Bradley-Terry with soft verdicts, ties, and both orders. Win rates are weighted, discrete and
-    length-controlled.
+    Elo ratings come from a Bradley-Terry model with soft verdicts, ties, and both orders. Win rates are weighted,
+    discrete, and length-controlled.
 
     Example: judgelm study leaderboard judgments.jsonl --rows pairs.jsonl -o leaderboard
 
     Options:
-        files: Run files over pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
+        files: Run files for pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
         rows: File of the judged pairs, including the model names.
         difficulty: Rows with instruction (or index) and instruction_difficulty, for length control.
     """
@@ -170,12 +170,12 @@ def benchmark_command(
 ) -> None:
     """Score a run with the metric of its benchmark, and compare it with published scores.
 
-    RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA, and more.
+    Supports RewardBench 1 and 2, RM-Bench, JudgeBench, LLMBar, Auto-J, FairEval, Prometheus, EVOUNA, and more.
 
     Example: judgelm study benchmark judgments.jsonl --rows rewardbench.jsonl -o rewardbench
 
     Options:
-        judgments: Run file over rows from `judgelm data import`.
+        judgments: Run file for rows from `judgelm data import`.
         rows: File of these rows; the benchmark is identified by the .protocol.json next to it.
         name: Name of the benchmark, if there is no .protocol.json.
     """
@@ -211,7 +211,7 @@ def judgelm_command(
     Options:
         tables: YAML file that assigns runs to rows of the paper's tables, with prices for Table 3.
         runs: Folder that contains the runs. Default: the folder of FILE.
-        labels: Labels to use instead of those in FILE.
+        labels: Labels that override the labels in FILE.
     """
     from judgelm.cli.study.tables import read_table_runs  # scikit-learn takes seconds to load
     from judgelm.studies.judgelm_tables import paper_tables

@@ -1,4 +1,4 @@
-"""`judgelm study panel`: join the runs of several judges."""
+"""`judgelm study panel`: combine runs by several judges."""
 
 from dataclasses import asdict
 from pathlib import Path

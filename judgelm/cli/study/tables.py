@@ -22,7 +22,7 @@ from judgelm.yaml_files import read_yaml
 
 
 class _Row(BaseModel, extra="allow"):
-    """One row; `reversed` is a run with the answers swapped. Other keys are the text for the first columns."""
+    """One row; `reversed` is a run with swapped answers. Other keys contain the text for the first columns."""
 
     judgments: Path
     reversed: Path | None = None
@@ -53,9 +53,9 @@ class _File(BaseModel, extra="forbid"):
 def read_table_runs(
     path: Path, resampling: Resampling, *, folder: Path | None, labels: Path | None
 ) -> tuple[dict[int, list[TableRun]], CostPrices]:
-    """Score the runs in the file; return them by table number, with the prices for Table 3.
+    """Score the runs in the file; return the results by table number, and the prices for Table 3.
 
-    Paths are relative to `folder`, which defaults to the folder of the file. `labels` override those in the file.
+    Paths are relative to `folder`, which defaults to the folder of the file. `labels` overrides the labels in the file.
     """
     file, base = _read(path), folder or path.parent
     cost_prices = _cost_prices(path, file)

@@ -24,7 +24,7 @@ LENGTH_STRATA = (25, 75, 150, 300)
 
 
 class PairFacts(NamedTuple):
-    """The properties of a pair used for balancing; `longer` is the first answer's length minus the second's."""
+    """The properties of a pair used for balancing; `longer` is the first answer's length minus the second answer's."""
 
     id: str
     source: str

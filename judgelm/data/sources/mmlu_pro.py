@@ -101,7 +101,7 @@ def model_of_results(path: str) -> str:
 def _first_answer(text: str) -> str:
     """Remove further questions that a base model generated after its answer.
 
-    MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) were generated without this stop.
+    MMLU-Pro's code stops at `Question:`. Two published files (Llama-3 8B and 70B) lack this stop string.
     """
     return _NEXT_QUESTION.split(text, maxsplit=1)[0]
 

@@ -111,7 +111,7 @@ def pair_id(row: Row) -> str | None:
 
 
 def _battle_id(row: Row) -> str | None:
-    """Return `id` or `question_id`. Numeric question ids are not unique, so the models are appended."""
+    """Return `id` or `question_id`. Numeric question ids are not unique, so the model names are appended."""
     name = row.id(("id",))
     question = row.id(("question_id",))
     if name is not None or question is None:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Entry(NamedTuple):
-    """A row to write, and its row for correctness studies (None if there is no objective truth)."""
+    """A row to write, and its row for correctness studies (None if there is no ground truth)."""
 
     row: dict[str, object]
     truth: dict[str, object] | None = None

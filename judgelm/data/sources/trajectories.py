@@ -1,6 +1,6 @@
 """Read agent trajectories in judgelm's format, from inspect_ai logs, and from tau-bench results.
 
-The answer is the messages as JSON text. Long texts that inspect_ai stores in `attachments` are restored. Sources:
+The answer contains the messages as JSON text. Long texts that inspect_ai stores in `attachments` are restored. Sources:
 inspect_ai (`tests/log/test_eval_log/log_tool_call_error.json`), tau-bench
 (`historical_trajectories/gpt-4o-airline.json`).
 """

@@ -49,7 +49,7 @@ class _View(NamedTuple):
 
 
 def browse_tab(page: gr.Blocks, judge: Judge, runs: Sequence[OpenRun]) -> None:
-    """Create the tab. `runs` are available from the start; users can upload more."""
+    """Create the tab. `runs` are available from the start; users can upload more runs."""
     opening, sources, open_button, open_problem = _opening_part(runs)
     with gr.Column(visible=bool(runs), elem_id="browse-body") as body:
         summary = html("browse-overview")
@@ -129,7 +129,7 @@ def _opening_part(runs: Sequence[OpenRun]) -> tuple[Callable[..., BrowseState], 
 
 
 def _readings(columns: str, sheet: str, texts: _Name, labels: _Name) -> tuple[Reading, Reading]:
-    """With both files, a column mapping applies only to files that have the column."""
+    """If both files are given, a column mapping applies only to files that have the column."""
     parts = (part.strip(" '") for part in re.split(r",|--column\s", columns))
     given = Reading(columns=parse_columns([part for part in parts if part]), sheet=sheet.strip() or None)
     if texts is None or labels is None:

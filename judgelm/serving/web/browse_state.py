@@ -60,13 +60,13 @@ class BrowseState:
         return self.listed[start : start + PAGE]
 
     def filtered(self, by: Filter) -> "BrowseState":
-        """Apply a filter. The current item stays current if it matches."""
+        """Apply a filter. The current item stays selected if it matches the filter."""
         listed = tuple(key for key in self.run.judgments if self._passes(key, by))
         position = listed.index(self.current) if self.current in listed else 0
         return replace(self, filter=by, listed=listed, position=position)
 
     def at(self, key: str) -> "BrowseState":
-        """Go to an item. If it is not listed, stay at the current item."""
+        """Go to an item. If the item is not listed, stay at the current item."""
         return replace(self, position=self.listed.index(key)) if key in self.listed else self
 
     def moved(self, steps: int) -> "BrowseState":
@@ -98,7 +98,7 @@ class BrowseState:
         )
 
     def comparison(self, key: str) -> str | None:
-        """Compare the two judges' verdicts: `same`, `different`, or None if either is missing."""
+        """Compare the two judges' verdicts: `same`, `different`, or None if a verdict is missing."""
         theirs = None if self.other is None else self.other.judgments.get(key)
         if theirs is None:
             return None
@@ -137,7 +137,7 @@ def start_browsing(
 
 
 def verdict_counts(browsing: BrowseState) -> dict[str, int]:
-    """Count the items by verdict, and how many flip with the order."""
+    """Count the items by verdict, and the items that flip with the order."""
     judgments = browsing.run.judgments.values()
     counted = Counter(
         verdict_word(each) if is_pair(each, None) or each.verdict is None else "graded" for each in judgments
@@ -152,7 +152,7 @@ def _orders(judgment: Judgment) -> str:
 
 
 def label_lines(browsing: BrowseState) -> Iterator[bytes]:
-    """Yield the labels for `judgelm eval --labels`, with texts if all are known."""
+    """Yield the labels for `judgelm eval --labels`, with the texts if all texts are known."""
     samples = browsing.run.samples
     has_texts = all(key in samples and len(samples[key].answers) == 2 for key in browsing.labels)
     for key, winner in browsing.labels.items():

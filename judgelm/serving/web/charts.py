@@ -18,7 +18,7 @@ from judgelm.reports.plots import BLUE, GRID, INK, STYLE, svg
 from judgelm.serving.web.markup import sentences
 
 _MAX_NUMBERED = 12
-"""Maximum number of scores on an axis for cells and bars to show their probability."""
+"""With more scores on an axis, cells and bars do not show their probability."""
 
 _MAX_TICKS = 12
 _MIN_SHOWN = 0.005

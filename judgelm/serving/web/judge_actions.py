@@ -97,7 +97,7 @@ def single_input(judge: Judge, question: str, answer: str, reference: str, ancho
 def several_input(
     judge: Judge, question: str, reference: str, rotate: bool, explain: bool, *answers: str
 ) -> ModeAndSample:
-    """Return the mode and sample for ranking answers. `rotate` shows each once in each position."""
+    """Return the mode and sample for ranking answers. `rotate` shows each answer once in each position."""
     filled = [answer for answer in answers if answer.strip()]
     if len(filled) < 2:
         raise InputError("a ranking requires at least two answers; enter another one")

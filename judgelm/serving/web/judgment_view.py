@@ -165,7 +165,7 @@ def _tied(answers: tuple[int, ...]) -> str:
 
 
 CLOSE_THRESHOLD = 0.1
-"""A call is close if P(first better) is this close to 0.5; same as the default for `--close-threshold`."""
+"""A verdict is close if P(first better) is this close to 0.5; equal to the default of `--close-threshold`."""
 
 _NONE = (
     "No warning signs: both orders agree, no text was truncated, and the probability is not close to 0.5. "
@@ -182,7 +182,7 @@ def doubts(judgment: Judgment) -> list[str]:
 
 
 def doubts_html(judgment: Judgment) -> str:
-    """Render the warnings about a verdict. If a fully checked pair has none, say so."""
+    """Render the warnings about a verdict, or a note if a fully checked pair has no warnings."""
     reasons = doubts(judgment)
     if reasons:
         return notice("Why this verdict may be wrong:", *reasons)

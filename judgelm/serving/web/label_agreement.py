@@ -119,7 +119,7 @@ def progress_html(browsing: BrowseState) -> str:
 
 
 def agreement_words(evaluation: Evaluation) -> str:
-    """Describe the agreement with its interval, or why there is none."""
+    """Describe the agreement with its interval, or why it is unknown."""
     if evaluation.headline is None or evaluation.counts.judged == 0:
         return "no agreement, because all judgments failed"
     accuracy = evaluation.headline.accuracy

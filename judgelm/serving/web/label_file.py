@@ -1,6 +1,6 @@
 """The label file for a run.
 
-It has one line `{"id": ..., "winner": ...}` per labelled pair and is replaced atomically on each change.
+The file has one line `{"id": ..., "winner": ...}` per labelled pair and is replaced atomically on each change.
 """
 
 import fcntl
@@ -23,12 +23,12 @@ _MAX_STEM = 80
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """The label file for a run. It may not exist yet, and several processes may write to it concurrently."""
+    """The label file for a run. The file may not exist yet, and several processes may write to it."""
 
     path: Path
 
     def read(self) -> dict[str, Winner]:
-        """Return winners by sample id. If an id has several labels, the last one is used."""
+        """Return winners by sample id. If an id has several labels, the last label is used."""
         winners: dict[str, Winner] = {}
         for line, row in read_jsonl(self.path) if self.path.exists() else ():
             winners |= _winner(Row(str(self.path), line, row))
@@ -91,7 +91,7 @@ def _winner(row: Row) -> dict[str, Winner]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock the file. If another process replaces it while we wait, lock the new file."""
+    """Lock the file. If another process replaces the file while we wait, lock the new file."""
     while True:
         with path.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

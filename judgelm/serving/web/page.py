@@ -48,7 +48,7 @@ _NO_IMAGES = (
 def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()) -> gr.Blocks:
     """Create the page. Pass it to `judgelm.serving.web.web_app.web_app`.
 
-    `worker` runs the judge's engine for all users. `runs` are available from the start; users can upload more.
+    `worker` runs the judge's engine for all users. `runs` are available from the start; users can upload more runs.
     """
     page: gr.Blocks
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:

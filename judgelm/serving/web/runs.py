@@ -70,8 +70,8 @@ def open_run(
 ) -> OpenRun:
     """Load a run file and the judged texts.
 
-    `texts` is the judged file; it defaults to the file in the manifest, if unchanged. `reading` describes its columns
-    and sheet. Labels of `uploaded` files are saved in a different folder.
+    `texts` is the judged file; the default is the file named in the manifest, if unchanged. `reading` sets the columns
+    and sheet of `texts`. Labels of `uploaded` files are saved in a different folder.
 
     Raises:
         InputError: a file cannot be read, or the run file contains no judgments.
@@ -133,7 +133,7 @@ def read_winners(path: str | Path, run: OpenRun, reading: Reading = AS_WRITTEN) 
 
 
 def verdict_word(judgment: Judgment) -> str:
-    """Return `1`, `tie`, `7.5`, `2>1=3`, `correct`, or `failed`."""
+    """Format a verdict as `1`, `tie`, `7.5`, `2>1=3`, `correct`, or `failed`."""
     return FAILED if judgment.verdict is None else verdict_text(judgment.verdict)
 
 

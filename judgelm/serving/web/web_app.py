@@ -84,5 +84,5 @@ def _theme() -> gr.themes.Base:
 def serve_page(app: FastAPI, bound: socket.socket) -> None:
     """Serve the page until SIGINT (Ctrl-C) or SIGTERM."""
     config = uvicorn_config(app, lifespan="auto", flush_s=_GRACE_S)
-    with suppress(KeyboardInterrupt):  # uvicorn re-raises it after a clean shutdown
+    with suppress(KeyboardInterrupt):  # uvicorn re-raises SIGINT after a clean shutdown
         WatchedServer(config).run(sockets=[bound])
