@@ -190,7 +190,7 @@ def test_max_cost_stops_the_run_and_a_higher_limit_resumes_it(annotate):
         assert re.search(r"billed in this session: [\d,]+ \+ [\d,]+ tokens, 0\.0\d+ USD", out)
 
         code, _, err = annotate(*arguments, "--max-cost", "0.001")
-        assert (code, "USD has already been spent" in err) == (1, True)
+        assert (code, "USD is already spent" in err) == (1, True)
 
         code, out, err = annotate(*arguments, "--max-cost", "1")
         assert f"prompts: {30 - asked_first}," in err

@@ -52,9 +52,7 @@ def test_invalid_settings_of_a_generator_are_refused(text, finding):
         parse_generator(text)
 
 
-@pytest.mark.parametrize(
-    ("model", "finding"), [("y", "defined twice with different"), ("x", "two equal decodings")]
-)
+@pytest.mark.parametrize(("model", "finding"), [("y", "defined twice with different"), ("x", "two equal decodings")])
 def test_two_generators_cannot_share_a_name(model, finding):
     with pytest.raises(ConfigError, match=finding):
         merge_generators([parse_generator("name=a,model=x"), parse_generator(f"name=a,model={model}")])

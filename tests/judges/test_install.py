@@ -357,7 +357,7 @@ def test_a_source_is_the_hub_or_the_index(card):
     assert find_origin(card, "index") == "index"
     small = judge_card("small-judge")
     assert find_origin(small, "auto") == "index"
-    with pytest.raises(InputError, match=r"--source hub: .*small-judge; available: index"):
+    with pytest.raises(InputError, match=r"--source hub .*small-judge; available: index"):
         find_origin(small, "hub")
 
 

@@ -252,7 +252,7 @@ def test_the_command_judges_by_a_reward_model(tiny_reward_model, tmp_path):
 def test_models_without_the_reading_are_rejected_before_loading(tiny_model, tiny_reward_model):
     with pytest.raises(ConfigError, match="requires a sequence-classification head"):
         Judge(str(tiny_model), reading="reward")
-    with pytest.raises(ConfigError, match=r"reward models cannot use reading yes-no"):
+    with pytest.raises(ConfigError, match=r"reward models have no reading yes-no"):
         Judge(str(tiny_reward_model), reading="yes-no")
-    with pytest.raises(ConfigError, match="cannot be read as a reward model"):
+    with pytest.raises(ConfigError, match="cannot be used as a reward model"):
         Judge("name", engine="openai", reading="reward", engine_args={"base_url": "http://127.0.0.1:1/v1"})

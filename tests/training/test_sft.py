@@ -243,7 +243,7 @@ def test_a_harmful_base_is_refused_before_rows_are_made(vicuna, rows, tmp_path):
     [shard, _] = sorted(base.glob("pytorch_model-*.bin"))
     torch.save(torch.load(shard, weights_only=True) | {"extra": Executed(tmp_path / "executed")}, shard)
     error = run_here(CONFIGS / "judgelm_7b.yaml", *flags(base, rows, tmp_path / "out"))
-    assert f"{shard}: this pickle would call" in error
+    assert f"{shard}: loading this pickle would call" in error
     assert not any((tmp_path / name).exists() for name in ("executed", "out"))
 
 

@@ -26,7 +26,7 @@ def read(tmp_path, name, text):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ('{"a": 1, "b": 2, "a": 3}', 'key "a" appears twice in the same object; keep only one'),
+        ('{"a": 1, "b": 2, "a": 3}', 'key "a" appears twice in the same object'),
         ('{"turns": [{"role": "user", "role": "user"}]}', 'key "role" appears twice in the same object'),
         ('{"a": 1, "m": {"x": [0, Infinity]}}', 'field "m.x[1]": expected a finite number, got Infinity; write null'),
         ('{"a": -1e999}', 'field "a": expected a finite number, got -Infinity'),

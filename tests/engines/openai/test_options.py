@@ -52,7 +52,7 @@ def test_address_without_an_api():
 def test_missing_or_wrong_key(monkeypatch):
     with endpoint(key="sk-right") as server:
         monkeypatch.delenv("JUDGE_KEY", raising=False)
-        with pytest.raises(ModelError, match=r"needs an API key .*: set the environment variable JUDGE_KEY"):
+        with pytest.raises(ModelError, match=r"(needs|requires) an API key .*: set the environment variable JUDGE_KEY"):
             load(server, api_key_env="JUDGE_KEY")
         monkeypatch.setenv("JUDGE_KEY", "sk-wrong")
         with pytest.raises(ModelError, match="key in JUDGE_KEY") as raised:
@@ -104,7 +104,7 @@ def test_address_is_required(monkeypatch, arguments):
 def test_the_api_of_a_company_is_asked_only_with_a_key(monkeypatch, base_url):
     monkeypatch.delenv("MY_KEY", raising=False)
     options = EngineOptions(model="gpt", engine_args={"base_url": base_url, "api_key_env": "MY_KEY"})
-    with pytest.raises(ConfigError, match=r"needs an API key: .*variable MY_KEY"):
+    with pytest.raises(ConfigError, match=r"(needs|requires) an API key: .*variable MY_KEY"):
         endpoint_options(options)
     monkeypatch.setenv("MY_KEY", SECRET)
     assert endpoint_options(options).key == SECRET

@@ -331,7 +331,7 @@ def test_missing_head_weights_are_rejected(tiny_model, tiny_reward_model, tmp_pa
 def test_rewards_and_replies_need_the_right_model(tiny_model, tiny_reward_model):
     with pytest.raises(EngineError, match=r"needs a reply, .* only returns rewards"):
         load(tiny_reward_model).submit([Request(key="1", prompt=prompt_of("paris"), sampling=Sampling(max_tokens=1))])
-    with pytest.raises(EngineError, match=r"requires a reward, .* only generates text"):
+    with pytest.raises(EngineError, match=r"needs a reward, .* only generates text"):
         load(tiny_model).submit(reward_requests("paris"))
 
 

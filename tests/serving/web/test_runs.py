@@ -45,7 +45,8 @@ def test_the_texts_of_a_run_are_found_until_they_change(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"), [("", "no judgments found"), ('{"a": 1}\n', "1: not a valid judgment"), ("{", "1: not valid JSON")]
+    ("lines", "message"),
+    [("", "no judgments found"), ('{"a": 1}\n', "1: not a valid judgment"), ("{", "1: not valid JSON")],
 )
 def test_other_files_are_refused_with_their_location(tmp_path, lines, message):
     (tmp_path / "run.jsonl").write_text(lines)
