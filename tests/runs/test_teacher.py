@@ -58,7 +58,7 @@ def test_what_was_spent_on_an_unknown_run_is_not_guessed(tmp_path):
 
 
 def test_prices_come_in_twos_and_ids_that_look_like_prompts_are_refused():
-    with pytest.raises(InputError, match="#reference .*#swapped.* reserved"):
+    with pytest.raises(InputError, match=r"#reference .*#swapped.* reserved"):
         list(TeacherPrompts()(Sample(id="1#swapped", question="q", answers=("a", "b"))))
     assert prices_of({}) is None
     assert prices_of({"price_in": 0, "price_out": 1.5}) == Prices(prompt=0, reply=1.5)

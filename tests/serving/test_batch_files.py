@@ -111,7 +111,7 @@ def test_the_same_file_is_answered_without_a_server_and_resumed(answer):
     assert (code, again["a"], again["b"]["status_code"]) == (2, results["a"], 400)
     assert "0 answered, 1 rejected, 1 answered before" in errors
     code, _, errors = answer(both, reply="6 6\n")
-    assert (code, "another judge" in errors) == (1, True)
+    assert (code, "a different judge" in errors) == (1, True)
 
 
 @pytest.mark.parametrize("options", [("--mode", "single"), ("--reasons", "all"), ("--limit", "1"), ("--workers", "2")])
