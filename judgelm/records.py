@@ -494,7 +494,7 @@ class Judgment:
 
     @property
     def reason(self) -> str | None:
-        """The judge's reason from the first order with a reason, or for each individually judged answer."""
+        """The judge's reason: from the first order that has one, or one per individually judged answer."""
         explained = [(shown.order, shown.reason) for shown in self.shown if shown.reason is not None]
         alone = {order[0] for order, _ in explained if len(order) == 1}
         if len(explained) == len(alone) > 1:

@@ -66,7 +66,7 @@ def batch(
         cascade_band: The first judge is unsure if P(first better) is between LOW and HIGH. Default: 0.3,0.7.
 
     Judging:
-        mode_arg: Option for the mode, with a YAML value. Repeatable.
+        mode_arg: Mode option; its value is parsed as YAML. Repeatable.
         criteria: For mode checklist, a YAML or JSON list, or one criterion per line. Criteria in a row take precedence.
         self_answers: Reuse the judge's own answers from this run file (self-reference modes only).
 

@@ -75,7 +75,7 @@ def compare_command(
     Options:
         model_a: The model whose win rate is reported.
         model_b: The model that MODEL_A is compared with.
-        questions: File of questions, or alpaca-eval, arena-hard, or mt-bench to download its questions.
+        questions: File with questions, or alpaca-eval, arena-hard, or mt-bench to download its questions.
         out: Folder for answers, pairs, judgments, and the page. Run the same command again to resume.
         judge: The judge, configured by the model and engine options. Default: qwen-1.5b.
         labels: Human verdicts for some pairs in FOLDER/pairs.jsonl: rows with an id and a winner (1 means MODEL_A).

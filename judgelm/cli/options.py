@@ -139,7 +139,7 @@ class JudgeOptions(EngineFlags):
 class ClusterOptions:
     """Options for running on several GPUs or machines.
 
-    Several GPUs or machines:
+    Multiple GPUs or machines:
         gpus: Use N GPUs on this machine, with one replica per GPU.
         ray: Use a Ray cluster: auto (RAY_ADDRESS or a cluster running on this machine), HOST:PORT, or local (start a
             new cluster).
@@ -270,7 +270,7 @@ class RunOptions:
         return BatchJob(inputs=tuple(inputs), out=out, **own, **more)
 
 
-References = Annotated[str | None, typer.Option(help="File of references, keyed by id.", rich_help_panel=_JUDGE)]
+References = Annotated[str | None, typer.Option(help="File with references, keyed by id.", rich_help_panel=_JUDGE)]
 BothOrders = Annotated[bool, typer.Option(help="Judge each pair in both orders.", rich_help_panel=_JUDGE)]
 Temperature = Annotated[
     float, typer.Option(min=0.0, help="Sampling temperature; 0 means greedy.", rich_help_panel=_JUDGE)
@@ -347,7 +347,7 @@ def mode_options(context: typer.Context, mode_args: Sequence[str]) -> dict[str, 
 Labels = Annotated[
     Path,
     typer.Option(
-        "--labels", "-l", metavar="FILE", help="File of labels or teacher scores: JudgeLM, PandaLM, or plain rows."
+        "--labels", "-l", metavar="FILE", help="File with labels or teacher scores: JudgeLM, PandaLM, or plain rows."
     ),
 ]
 LabelChoice = Annotated[

@@ -45,7 +45,7 @@ def report_command(
         baseline: With --labels, a run by another judge on the same pairs, for comparison.
 
     Without labels:
-        samples: File of the judged pairs, used to print their questions.
+        samples: File with the judged pairs, used to print their questions.
         limit: Maximum number of verdicts to print.
 
     Examples:

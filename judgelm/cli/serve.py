@@ -88,7 +88,7 @@ def serve(
         port: Port to listen on; 0 picks a free port.
         api_key: API key that clients must send. Repeatable. Other users can see command lines, so --api-key-file or
             JUDGELM_API_KEYS is safer.
-        api_key_file: File of API keys, one per line.
+        api_key_file: File with API keys, one per line.
         no_auth: Accept requests from other machines without a key.
         allowed_host: If no keys are set, allow this additional host name, such as the name of a proxy. Repeatable.
             Always allowed: localhost, --host, and (for 0.0.0.0) all IP addresses. Other names get a 421 error.
@@ -248,7 +248,7 @@ def suggest_command(
     """Write a prompt file from the prompts that `judgelm serve --learn` recorded.
 
     Options:
-        learned: File of recorded prompts, with at least two of each kind.
+        learned: File with recorded prompts, with at least two of each kind.
         out: Prompt file to write, for judgelm serve --prompts.
         overwrite: Replace an existing file.
 
@@ -322,7 +322,7 @@ def web(
 
     Run files:
         run: Run file to browse. Repeatable. You can upload more run files on the page.
-        pairs: File of the judged texts. Default: the file named in the manifest of the runs.
+        pairs: File with the judged texts. Default: the file named in the manifest of the runs.
 
     Address and password:
         host: Address to listen on.

@@ -372,7 +372,7 @@ def _truth(
         return None
     gold = canonical(question.reference, task)
     if gold is None:
-        raise InputError(f"question {question.id}: the reference is not a valid answer for task {task}; correct it")
+        raise InputError(f"question {question.id}: the reference is not a valid answer for task {task}; fix it")
     final = answer.final
     if answer.task != task:
         letters = question_of(question).letters

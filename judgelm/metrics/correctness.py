@@ -34,7 +34,7 @@ def gate_scores(on: Flags, right: Flags, known: Flags, clusters: Clusters, resam
 def accuracies(
     credits: Floats, differences: Sequence[tuple[int, int]], clusters: Clusters, resampling: Resampling
 ) -> tuple[list[Estimate | None], list[Estimate | None]]:
-    """Compute PreferenceAcc for c conditions, and differences between conditions; None if no item counts.
+    """Compute PreferenceAcc for c conditions, and differences between conditions; None if there are no eligible items.
 
     `credits` has shape (n, c); NaN excludes the item.
     """

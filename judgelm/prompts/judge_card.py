@@ -61,7 +61,7 @@ class Card:
         reading: how the reply is parsed; if None, the template's reading is used.
         tie_threshold: see mode `pair`; if None, each run sets the threshold.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
-        reference: whether training prompts were `without` a reference, `with` one, or `both`.
+        reference: whether training prompts contained references: `with`, `without`, or `both`.
         thinking: thinking argument for the chat template; `absent` omits it.
         window: maximum number of tokens for prompt and reply in training; None if unknown.
         training: facts: base model, data and hashes, hyper-parameters, versions, and metrics.

@@ -98,7 +98,7 @@ def read_steps(messages: object) -> tuple[Step, ...]:
 def _read_message(message: object, index: int) -> Iterator[Step]:
     place = f"messages[{index}]"
     if not isinstance(message, dict):
-        raise InputError(f"{place}: expected an object with role and content, got {_shown(message)}; correct it")
+        raise InputError(f"{place}: expected an object with role and content, got {_shown(message)}; fix it")
     form = message.get("type")
     if form in _NOT_SHOWN:
         return
@@ -129,12 +129,12 @@ def _read_message(message: object, index: int) -> Iterator[Step]:
 def _read_call(call: object, index: int, place: str) -> Step:
     """Parse a call from OpenAI, inspect_ai (where `function` is the name), or LangChain (with `args`)."""
     if not isinstance(call, dict):
-        raise InputError(f"{place}: expected an object with the called function, got {_shown(call)}; correct it")
+        raise InputError(f"{place}: expected an object with the called function, got {_shown(call)}; fix it")
     function = call.get("function")
     source = function if isinstance(function, dict) else call
     name = function if isinstance(function, str) else source.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise InputError(f"{place}: expected the name of a function, got {_shown(name)}; correct it")
+        raise InputError(f"{place}: expected the name of a function, got {_shown(name)}; fix it")
     arguments = source.get("arguments", source.get("args"))
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     call_id = call.get("call_id") or call.get("id") or ""

@@ -54,7 +54,7 @@ def split_items(items: SsrItems, seed: int, share: float = 0.5) -> tuple[SsrItem
 
 
 def choose_tau(items: SsrItems, taus: tuple[float, ...], rule: SplitRule) -> _TauChoice | None:
-    """Return the best tau, which can be `NEVER`; None if no item counts."""
+    """Return the best tau, which can be `NEVER`; None if there are no eligible items."""
     best: _TauChoice | None = None
     for tau in (NEVER, *sorted(taus, reverse=True)):
         column = items.credits(rule, tau)[:, 2]

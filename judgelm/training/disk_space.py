@@ -48,7 +48,7 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
 
 
 def checkpoint_bytes(trainer: Any) -> tuple[int, int]:
-    """Return the bytes in a checkpoint for weights and small files, and for optimizer states."""
+    """Return a checkpoint's size in bytes as two numbers: weights with small files, and optimizer states."""
     args = trainer.args
     halved = args.deepspeed_plugin is not None and (args.bf16 or args.fp16)  # DeepSpeed casts the model to 16 bits
     # includes the trainer's files; the log grows by about 150 bytes per entry

@@ -36,7 +36,7 @@ def use_single_pass(args: TrainingArguments, schedule: Schedule, *, epochs: int,
 
 
 class JudgeMixin(Trainer):
-    """Mixin for training on judge rows: judges at evaluations, stops on NaN, and saves a judge.
+    """Mixin for training on judge rows. It runs the judge at each evaluation, stops on NaN, and saves a judge.
 
     All processes check the loss of a step before its last backward pass, and the trained weights before saving, because
     transformers 5.x would overwrite good checkpoints.

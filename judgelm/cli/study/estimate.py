@@ -28,7 +28,7 @@ def estimate_command(
 
     Options:
         judgments: Run file with judged pairs.
-        samples: File of the judged pairs, if the labels file does not contain all pairs.
+        samples: File with the judged pairs, if the labels file does not contain all pairs.
         model: Model to estimate the win rate for. Default: the first of two models.
         against: Use only pairs against this model.
         width: Also print the number of labels needed for an interval of this width (0.1 is 10 points).

@@ -126,7 +126,7 @@ def leaderboard_command(
 
     Options:
         files: Run files for pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
-        rows: File of the judged pairs, including the model names.
+        rows: File with the judged pairs, including the model names.
         difficulty: Rows with instruction (or index) and instruction_difficulty, for length control.
     """
     from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
@@ -176,7 +176,7 @@ def benchmark_command(
 
     Options:
         judgments: Run file for rows from `judgelm data import`.
-        rows: File of these rows; the benchmark is identified by the .protocol.json next to it.
+        rows: File with these rows; the benchmark is identified by the .protocol.json next to it.
         name: Name of the benchmark, if there is no .protocol.json.
     """
     from judgelm.cli.evaluation import read_run  # scikit-learn takes seconds to load

@@ -217,7 +217,7 @@ def battle_label(row: Row, with_reference: bool) -> Label | None:
 def _marked(row: Row, name: str) -> bool:
     flag = row.data[name] if isinstance(row.data[name], bool) else row.number(name)
     if flag not in (0, 1):
-        raise row.field_error(name, f"expected 0 or 1, got {describe(row.data[name])}; correct it")
+        raise row.field_error(name, f"expected 0 or 1, got {describe(row.data[name])}; fix it")
     return bool(flag)
 
 

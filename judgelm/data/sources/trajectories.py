@@ -113,7 +113,7 @@ def tau_bench_sample(row: Row) -> Sample:
     info = row.data["info"]
     task = info.get("task") if isinstance(info, dict) else None
     if not isinstance(task, dict) or not isinstance(task.get("actions"), list):
-        raise row.field_error("info", f"expected a task with instruction and actions, got {describe(task)}; correct it")
+        raise row.field_error("info", f"expected a task with instruction and actions, got {describe(task)}; fix it")
     actions = task["actions"]
     calls = [
         {"name": each.get("name"), "args": each.get("kwargs")} if isinstance(each, dict) else each for each in actions
