@@ -119,7 +119,7 @@ def test_thinking_first_the_score_line_in_a_request_of_its_own():
 @pytest.mark.parametrize(
     ("reply", "asked", "advice"),
     [
-        ("<think>\n8 6 [[1]] so", "on", "within 1000 tokens; raise --thinking-tokens"),
+        ("<think>\n8 6 [[1]] so", "on", "1000 tokens; raise --thinking-tokens"),
         ("analysis8 6 [[1]]\nAnswer: correct", "absent", "--thinking on"),
         ("[THINK]8 6 [[1]] <ans>CORRECT</ans>\nso", "absent", "--thinking on"),
     ],
