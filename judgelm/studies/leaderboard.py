@@ -259,9 +259,9 @@ def _forest(judge: JudgeMatches, ratings: Ratings, index: int) -> Forest:
 
 def _findings(judge: JudgeMatches, ratings: Ratings) -> list[str]:
     best = ratings.rated[0]
-    never_lost = " It is unbeaten." if best.record == "unbeaten" else ""
+    unbeaten = " It is unbeaten." if best.record == "unbeaten" else ""
     lines = [
-        f"{judge.judge}: {best.model} ranks first, with an Elo rating of {format_number(best.elo, '.0f')}.{never_lost}"
+        f"{judge.judge}: {best.model} is ranked first with an Elo rating of {format_number(best.elo, '.0f')}.{unbeaten}"
     ]
     level = [row.model for row in ratings.rated[1:] if row.best_rank == 1 or row.record == "unbeaten"]
     if level:

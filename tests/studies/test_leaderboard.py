@@ -119,7 +119,7 @@ def test_the_first_finding_names_the_unbeaten_model_and_its_interval_is_open(tmp
     result = study(tmp_path, write_run(tmp_path / "run.jsonl", run), "--rows", pairs)
     first = result["tables"][0]["rows"][0]
     assert (first["model"], first["elo"]["high"]) == ("top", None)
-    assert re.search("top ranks first.*no upper bound", result["findings"][0])
+    assert re.search("top is ranked first.*no upper bound", result["findings"][0])
     for warning in ("tie added per model", "always shown in the same order"):
         assert any(warning in line for line in result["warnings"])
     assert (tmp_path / "study" / "figures" / "elo-1-run.svg").is_file()
