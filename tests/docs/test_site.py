@@ -54,4 +54,4 @@ def test_formulas_are_mathml(site):
 def test_the_api_reference_is_filled_from_docstrings(site):
     text = (site / "api/index.html").read_text(encoding="utf-8")
     assert 'id="judgelm.judge.Judge.compare"' in text
-    assert "Judge one pair." in text
+    assert "Judge a pair." in text
