@@ -194,10 +194,10 @@ def install_command(
     needs_adapter = adapter is not None or (card.adapter is not None and cards.find_adapter(card) is None)
     needs_base = not gguf_folder(card.base.gguf_sha256).is_dir()
     if needs_adapter:
-        package, found = cards.adapter_package(card), find_source(card, adapter)
+        package, origin = cards.adapter_package(card), find_source(card, adapter)
         terms = f"{package.licence} ({package.terms})"
-        console.message(f"adapter: {package.distribution}, at most {package.megabytes:g} MB, {terms}, from {found}")
-        install_adapter(card, found)
+        console.message(f"adapter: {package.distribution}, at most {package.megabytes:g} MB, {terms}, from {origin}")
+        install_adapter(card, origin)
     if needs_base:
         _install_base(card, source, gguf)
     done = "is installed" if needs_adapter or needs_base else "was already installed"

@@ -184,8 +184,8 @@ def check_vocabulary(source: str, tokenizer: Any, model: Any) -> None:
     """Reject a tokenizer with more tokens than the model has embeddings."""
     rows, tokens = int(model.get_input_embeddings().weight.shape[0]), int(tokenizer.vocab_size)
     if tokens > rows:
-        found = f"the tokenizer has {tokens:,} tokens, but the model has only {rows:,} embeddings"
-        raise ModelError(f"{source}: {found}; use the tokenizer that the model was trained with")
+        finding = f"the tokenizer has {tokens:,} tokens, but the model has only {rows:,} embeddings"
+        raise ModelError(f"{source}: {finding}; use the tokenizer that the model was trained with")
 
 
 def load_config(base: str, options: EngineOptions) -> Any:

@@ -64,8 +64,8 @@ class FollowUp:
         check_above_zero(self, "max_tokens")
         judgment = self.judgment
         if (self.mode.name, self.sample.id) != (judgment.mode, judgment.sample_id):
-            found = f"sample {judgment.sample_id} by mode {judgment.mode}"
-            raise InputError(f"the judgment is for {found}, not for {self.sample.id} by {self.mode.name}")
+            judged = f"sample {judgment.sample_id} by mode {judgment.mode}"
+            raise InputError(f"the judgment is for {judged}, not for {self.sample.id} by {self.mode.name}")
         if not any(_talked_about(shown) for shown in judgment.shown):
             raise InputError(f"judgment {judgment.sample_id} has no parseable reply; judge the sample again")
 

@@ -151,8 +151,8 @@ def check_threshold(options: object, *names: str) -> None:
 
 def unreferenced(sample: Sample) -> InputError:
     """Return the error for a sample that does not have exactly one answer and a reference."""
-    found = f"{len(sample.answers)} answer(s) and {'no' if sample.reference is None else 'a'} reference"
-    return InputError(f"sample {sample.id}: expected one answer and a reference, got {found}")
+    given = f"{len(sample.answers)} answer(s) and {'no' if sample.reference is None else 'a'} reference"
+    return InputError(f"sample {sample.id}: expected one answer and a reference, got {given}")
 
 
 class SamplingOptions(Protocol):

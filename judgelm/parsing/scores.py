@@ -311,8 +311,8 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
         raise ConfigError(f"scale {low:g} to {high:g} in steps of {step:g}: the step must be a positive number")
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     if not 2 <= last - first + 1 <= MAX_VALUES:
-        found = f"scale {low:g} to {high:g} in steps of {step:g} has {max(0, last - first + 1)} scores"
-        raise ConfigError(f"{found}; distributions and retries require 2 to {MAX_VALUES}; correct judge.json")
+        finding = f"scale {low:g} to {high:g} in steps of {step:g} has {max(0, last - first + 1)} scores"
+        raise ConfigError(f"{finding}; distributions and retries require 2 to {MAX_VALUES}; correct judge.json")
     numbers = [f"{multiple * step:g}" for multiple in range(first, last + 1)]
     values = tuple(float(text) for text in numbers)
     return ScoreLines(
@@ -398,7 +398,7 @@ def antisymmetrised(orders: Sequence[tuple[tuple[int, ...], PairDistribution]]) 
     """
     if not orders or not all(is_assigned(distribution) for _, distribution in orders):
         return None
-    first = [found.first_better if order == (0, 1) else 1 - found.first_better for order, found in orders]
+    first = [each.first_better if order == (0, 1) else 1 - each.first_better for order, each in orders]
     return math.fsum(first) / len(first)
 
 

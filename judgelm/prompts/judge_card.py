@@ -223,9 +223,9 @@ def check_identity(card: Card, described: Mapping[str, Any], location: str) -> N
     """Check that the loaded model (`Engine.describe()["model"]`) matches the card."""
     loaded = model_hashes(described)
     if card.identity and loaded != card.identity:
-        found = f"{_shown_identity(card.identity)} in the card, {_shown_identity(loaded)} loaded"
+        finding = f"{_shown_identity(card.identity)} in the card, {_shown_identity(loaded)} loaded"
         way_out = "restore that model, run judgelm tune again, or pass --ignore-card"
-        raise CardError(f"{location}: {CARD_NAME} was created for a different model: {found}; {way_out}")
+        raise CardError(f"{location}: {CARD_NAME} was created for a different model: {finding}; {way_out}")
 
 
 def _shown_identity(identity: Mapping[str, str]) -> str:
@@ -243,8 +243,8 @@ def _read(path: Path) -> Card:
         raise CardError(f"{path}: cannot read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        found = f"{'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}"
-        raise CardError(f"{path}: {found}; restore the card or delete it to use the defaults") from error
+        finding = f"{'.'.join(map(str, first['loc'])) or 'file'}: {first['msg']}"
+        raise CardError(f"{path}: {finding}; restore the card or delete it to use the defaults") from error
 
 
 def write_card(folder: str | Path, card: Card) -> None:
@@ -263,12 +263,12 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
     """Check that a template is the same as in training or tuning."""
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
-        found = f"the judge was {made} template {card.template!r}, not {template!r}"
-        raise CardError(f"{location}: {found}; remove --template, or pass --ignore-card")
+        finding = f"the judge was {made} template {card.template!r}, not {template!r}"
+        raise CardError(f"{location}: {finding}; remove --template, or pass --ignore-card")
     if card.template_sha != template_sha:
-        found = f"another version of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
+        finding = f"another version of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
         way_out = f"install the judgelm version it was {made}, {again} it again, or pass --ignore-card"
-        raise CardError(f"{location}: the judge was {made} {found}; {way_out}")
+        raise CardError(f"{location}: the judge was {made} {finding}; {way_out}")
 
 
 def write_model_card(folder: str | Path, card: Card) -> None:

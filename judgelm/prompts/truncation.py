@@ -279,9 +279,9 @@ class Truncator:
                 messages, self._folds_system = without_system(messages), True
             return self._rendered(messages)
         except (ValueError, TemplateError) as error:
-            found = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0]
             raise ConfigError(
-                f"the chat template could not be applied to this prompt ({found}); use a plain-text --template"
+                f"the chat template could not be applied to this prompt ({reason}); use a plain-text --template"
             ) from error
 
     def _rendered(self, messages: list[dict[str, Any]]) -> str:

@@ -62,8 +62,8 @@ class PreferenceArguments(JudgeArguments):
             self.template = self.reading if self.reading not in (None, "score-line") else JudgeArguments.template
         template = get_template(self.template)
         if self.reading not in (None, template.reading):
-            found = f"but template {template.id} uses reading {template.reading}"
-            raise ConfigError(f"reading is {self.reading}, {found}; remove one of the two")
+            conflict = f"but template {template.id} uses reading {template.reading}"
+            raise ConfigError(f"reading is {self.reading}, {conflict}; remove one of the two")
         self.reading = template.reading
 
 

@@ -27,8 +27,8 @@ def connect_processes(args: Any, log: Callable[[str], object]) -> None:
     """Check that all started processes train together, and remove stale locks, which are passed to `log`."""
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != args.world_size:
-        found = f"the trainer sees {args.world_size}"
-        raise ConfigError(f"{started} processes were started, but {found}; set use_cpu: true")
+        count = f"the trainer sees {args.world_size}"
+        raise ConfigError(f"{started} processes were started, but {count}; set use_cpu: true")
     if args.deepspeed_plugin is not None:
         remove_stale_locks(log)
     if args.device.type == "cpu" and started > 1 and args.deepspeed_plugin is not None:

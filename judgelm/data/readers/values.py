@@ -67,16 +67,16 @@ class RowDecoder:
 
 def infinite_number(value: object) -> str:
     """Return an error message if a row contains an infinite number, else an empty string."""
-    found = _found(value, lambda leaf: isinstance(leaf, float) and math.isinf(leaf))
-    if found is None:
+    field = _found(value, lambda leaf: isinstance(leaf, float) and math.isinf(leaf))
+    if field is None:
         return ""
-    return f'field "{found[0]}": expected a finite number, got {raw_text(found[1])}; write null for a missing value'
+    return f'field "{field[0]}": expected a finite number, got {raw_text(field[1])}; write null for a missing value'
 
 
 def bytes_in(value: object) -> str:
     """Return an error message if a row contains bytes, else an empty string."""
-    found = _found(value, lambda leaf: isinstance(leaf, bytes))
-    return "" if found is None else f'field "{found[0]}": contains bytes, which JSON cannot encode; drop the column'
+    field = _found(value, lambda leaf: isinstance(leaf, bytes))
+    return "" if field is None else f'field "{field[0]}": contains bytes, which JSON cannot encode; drop the column'
 
 
 def _found(value: object, unwanted: Callable[[object], bool]) -> tuple[str, object] | None:
