@@ -54,6 +54,9 @@ MAX_REPLIES = 10_000
 MAX_SEED = 2**62
 """Engines add the index of the reply to the seed, and the sum must fit into 64 bits."""
 
+MAX_LOGPROBS = 20
+"""Maximum number of alternatives per token, as in OpenAI's API."""
+
 MAX_TOKENS = 2**20
 """Maximum reply length that a user can set."""
 
@@ -120,6 +123,23 @@ class Prompt:
         return tuple(span.text for span in self.spans if span.kind == "image")
 
 
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A constraint on replies: a regular expression that matches the whole reply, or a JSON schema as JSON text."""
+
+    kind: Literal["regex", "json_schema"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprobs:
+    """A reply token and its alternatives, with natural log-probabilities, most probable first."""
+
+    token: str
+    logprob: float
+    candidates: tuple[tuple[str, float], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
     """Sampling parameters. Temperature 0 is greedy; otherwise `seed` makes replies reproducible within an engine.
@@ -127,7 +147,8 @@ class Sampling:
     Attributes:
         stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank stop string (a
             line ending) ends a reply only after a non-blank line.
-        grammar: regular expression that the reply must match, if the engine supports grammars.
+        grammar: constraint on the reply, if the engine supports grammars.
+        logprobs: number of alternatives per token in `Completion.logprobs`, from 0 to 20; None means no probabilities.
         reserve: number of tokens to keep free after the prompt; None means `max_tokens`. To continue an earlier reply,
             use the earlier reply's value so that answers are truncated identically.
     """
@@ -138,7 +159,8 @@ class Sampling:
     include_stop: bool = False
     n: int = 1
     seed: int = 0
-    grammar: str | None = None
+    grammar: Grammar | None = None
+    logprobs: int | None = None
     reserve: int | None = None
 
     def __post_init__(self) -> None:
@@ -148,6 +170,7 @@ class Sampling:
             ("n", self.n, 1, MAX_REPLIES),
             ("seed", self.seed, 0, MAX_SEED),
             ("reserve", self.reserve or 0, 0, _MAX_LENGTH),
+            ("logprobs", self.logprobs or 0, 0, MAX_LOGPROBS),
         ):
             if not least <= value <= most:  # also true of NaN
                 raise out_of_range(name, value, least, most)
@@ -218,6 +241,7 @@ class Completion:
             with it and not with a longer candidate. Candidates are -inf if the engine omitted them because their total
             is at most 0.01, and None if they were not requested or are not available.
         approximation: why the log-probabilities are not exact; empty if they are exact.
+        logprobs: tokens of each reply, at temperature 1; None if they were not requested or are not available.
         sanitized: number of sanitized lookalikes of special tokens.
         reward: unbounded reward; the text of the reply is empty.
     """
@@ -227,6 +251,7 @@ class Completion:
     finish_reasons: tuple[FinishReason, ...]
     thinking: tuple[str, ...] = ()
     candidate_logprobs: tuple[float, ...] | None = None
+    logprobs: tuple[tuple[TokenLogprobs, ...], ...] | None = None
     reward: float | None = None
     approximation: str = ""
     prompt_tokens: int = 0

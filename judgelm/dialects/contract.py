@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
-from judgelm.records import Sample, Winner
+from judgelm.records import Sample, TokenLogprobs, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
 """`pair`: the better of two answers. `choice`: the best of three or more answers. `grade`: a score for a single answer.
@@ -114,15 +114,6 @@ class JudgeResult:
     reason: str | None = None
     notes: tuple[str, ...] = ()
     batch: tuple["JudgeResult", ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenLogprobs:
-    """A reply token and its alternatives, with log-probabilities."""
-
-    token: str
-    logprob: float
-    candidates: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

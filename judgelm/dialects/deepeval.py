@@ -11,7 +11,6 @@ from judgelm.dialects.contract import (
     JudgeResult,
     JudgeTask,
     Reply,
-    TokenLogprobs,
     ambiguity_note,
     last_text,
     sample_of,
@@ -28,7 +27,7 @@ from judgelm.dialects.replies import (
     verdict_logprobs,
 )
 from judgelm.dialects.splits import TEMPLATES, Pattern
-from judgelm.records import Sample
+from judgelm.records import Sample, TokenLogprobs
 
 # DeepEval's G-Eval first requests evaluation steps for a criterion, then a grade (optionally in strict mode). Users
 # choose the fields, so we split the texts by the list of field names in the prompt.

@@ -39,7 +39,6 @@ from judgelm.dialects.contract import (
     Render,
     Reply,
     TaskKind,
-    TokenLogprobs,
     ambiguity_note,
     sample_of,
 )
@@ -58,6 +57,7 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit, literal, resolve_split
 from judgelm.errors import ConfigError
+from judgelm.records import TokenLogprobs
 from judgelm.yaml_files import read_yaml
 
 _FIELDS = ("verdict", "reason", "probability", "score", "score_1", "score_2")

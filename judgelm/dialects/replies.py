@@ -13,10 +13,9 @@ from judgelm.dialects.contract import (
     Render,
     Reply,
     ReplyText,
-    TokenLogprobs,
     digest,
 )
-from judgelm.records import Winner
+from judgelm.records import TokenLogprobs, Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0  # the scale of `JudgeResult`
 _MARGIN = 0.1  # difference to set if the scores contradict the winner

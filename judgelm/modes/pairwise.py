@@ -40,6 +40,7 @@ from judgelm.prompts.catalog import Template, get_template
 from judgelm.records import (
     Completion,
     FailureCode,
+    Grammar,
     Judgment,
     PairVerdict,
     Prompt,
@@ -163,7 +164,7 @@ class Pairwise(ReadingMode):
         distribution = pair_distribution(lines, completion.candidate_logprobs, completion.approximation)
         return replace(shown, distribution=distribution)
 
-    def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: str) -> RequestFlow[list[Shown]]:
+    def _retry(self, shown: list[Shown], prompts: Sequence[Prompt], grammar: Grammar) -> RequestFlow[list[Shown]]:
         """The grammar forces even an undecided judge to write scores, so the original failure is kept in `repaired`."""
         failed = [index for index, reply in enumerate(shown) if reply.failure and reply.failure.code in _RETRIED]
         if not failed:

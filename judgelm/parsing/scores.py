@@ -12,7 +12,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.records import GradeDistribution, PairDistribution, Scores, Unparsed, Winner
+from judgelm.records import GradeDistribution, Grammar, PairDistribution, Scores, Unparsed, Winner
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?"
 _IN_QUOTES = re.compile(r"[\s*_\u200b\ufeff]*[\"“”`]")
@@ -322,14 +322,14 @@ def score_lines(scale: tuple[float, float], step: float) -> ScoreLines:
     )
 
 
-def score_grammar(lines: ScoreLines) -> str:
-    """Return a regular expression that matches these lines, with or without a line ending.
+def score_grammar(lines: ScoreLines) -> Grammar:
+    """Return a grammar for these lines, with or without a line ending.
 
     If line endings were not allowed, a judge trained to write them would be forced to continue `8 1` as `8 10`.
     """
     numbers = sorted((f"{value:g}" for value in lines.values), key=len, reverse=True)
     score = "|".join(text.replace(".", r"\.") for text in numbers)
-    return rf"({score}) ({score})\n?"
+    return Grammar("regex", rf"({score}) ({score})\n?")
 
 
 def pair_distribution(lines: ScoreLines, logprobs: Sequence[float], approximation: str = "") -> PairDistribution:

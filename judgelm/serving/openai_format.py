@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from judgelm.dialects.contract import TokenLogprobs
+from judgelm.records import TokenLogprobs
 from judgelm.serving.chat_response import ChatResponse
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import AMBIGUOUS, JudgeResult, TokenLogprobs, sample_of
+from judgelm.dialects.contract import AMBIGUOUS, JudgeResult, sample_of
+from judgelm.records import TokenLogprobs
 from tests.dialects.client_parsers import as_choice, deepeval
 from tests.support.captures import changed, chat, recognised, requests
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, TokenLogprobs, sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, sample_of
 from judgelm.dialects.replies import (
     best_answer,
     consistent_scores,
@@ -29,6 +29,7 @@ from judgelm.dialects.replies import (
     winner_with_ties,
     words_and_verdict,
 )
+from judgelm.records import TokenLogprobs
 
 PAIR, THREE = (
     JudgeTask(dialect="any", kind="pair", sample=sample_of("q", answers)) for answers in (("a", "b"), ("a", "b", "c"))

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply, TokenLogprobs, sample_of
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply, sample_of
 from judgelm.dialects.reply_format import in_format
 from judgelm.errors import InputError
+from judgelm.records import TokenLogprobs
 
 TASK = JudgeTask(dialect="some-client", kind="pair", sample=sample_of("q", ("a", "b")))
 GRADE = JudgeTask(dialect="some-client", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 5.0))

@@ -15,7 +15,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.package import install_hint
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Request, Sample, Sampling, Span
+from judgelm.records import Grammar, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import TinyBackend
 from tests.support.endpoint.server import endpoint
@@ -158,7 +158,7 @@ def test_unsupported_features_are_rejected(engine, tmp_path):
     [request] = requests_of(1)
     if not engine.supports_grammar:
         with pytest.raises(EngineError, match="grammar"):
-            run(engine, [replace(request, sampling=Sampling(max_tokens=4, grammar=r"\d"))])
+            run(engine, [replace(request, sampling=Sampling(max_tokens=4, grammar=Grammar("regex", r"\d")))])
     with pytest.raises((EngineError, ModelError), match="adapter"):
         run(engine, [replace(request, adapter=str(tmp_path))])
 

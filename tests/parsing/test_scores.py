@@ -20,7 +20,7 @@ from judgelm.parsing.scores import (
     score_lines,
     winner_by,
 )
-from judgelm.records import Scores, Unparsed, winner_of
+from judgelm.records import Grammar, Scores, Unparsed, winner_of
 from tests.support.flows import logs
 
 PAIR_LINES = [
@@ -402,13 +402,13 @@ def test_the_tie_threshold_holds_its_ends(probability, band, winner):
 
 
 def test_the_grammar_tries_the_longest_number_first_and_is_always_the_same_text():
-    assert score_grammar(score_lines((8, 10), 1)) == r"(10|8|9) (10|8|9)\n?"
-    assert score_grammar(score_lines((1, 2), 0.5)) == r"(1\.5|1|2) (1\.5|1|2)\n?"
+    assert score_grammar(score_lines((8, 10), 1)) == Grammar("regex", r"(10|8|9) (10|8|9)\n?")
+    assert score_grammar(score_lines((1, 2), 0.5)) == Grammar("regex", r"(1\.5|1|2) (1\.5|1|2)\n?")
 
 
 @pytest.mark.parametrize(("scale", "step"), [((1, 10), 1), ((0, 5), 0.5), ((-1, 1), 0.5)])
 def test_the_grammar_takes_the_lines_and_nothing_else(scale, step):
     lines = score_lines(scale, step)
-    grammar = re.compile(score_grammar(lines))
+    grammar = re.compile(score_grammar(lines).text)
     assert all(grammar.fullmatch(text) and grammar.fullmatch(text + "\n") for text in lines.texts)
     assert not any(grammar.fullmatch(text) for text in ("8", "8 6 5", "11 6", "8  6", "8 6x", "8x5 6", ""))

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from judgelm.dialects.contract import Reply, TokenLogprobs
+from judgelm.dialects.contract import Reply
 from judgelm.errors import EngineError
+from judgelm.records import TokenLogprobs
 from judgelm.serving.chat_response import ChatResponse
 from judgelm.serving.openai_format import Envelope, completion_body, stream_events
 from judgelm.serving.openai_routes import header_text

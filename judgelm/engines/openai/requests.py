@@ -45,7 +45,8 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
     if sampling.temperature > 0:
         body["seed"] = sampling.seed
     if sampling.grammar is not None:
-        body["structured_outputs"] = {"regex": sampling.grammar}
+        kind = "regex" if sampling.grammar.kind == "regex" else "json"
+        body["structured_outputs"] = {kind: sampling.grammar.text}
     if prompt.prefill:
         body |= CONTINUATION
     if logprobs:

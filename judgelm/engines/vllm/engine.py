@@ -33,7 +33,7 @@ from judgelm.engines.vllm.arguments import batch_note, choose_dtype, device_coun
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, PromptRefusedError, VllmSampling
 from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
-from judgelm.records import Completion, FinishReason, Request, Sampling
+from judgelm.records import Completion, FinishReason, Grammar, Request, Sampling
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +80,12 @@ def _generation_config(base: str, options: EngineOptions) -> Any:
         return None
 
 
+def _structured(grammar: Grammar | None) -> StructuredOutputsParams | None:
+    if grammar is None:
+        return None
+    return StructuredOutputsParams(**{"regex" if grammar.kind == "regex" else "json": grammar.text})
+
+
 def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
     """Build sampling parameters for a reply."""
     n = sampling.n if sampling.temperature > 0 else 1  # vLLM rejects n > 1 for greedy replies, which are identical
@@ -92,7 +98,7 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
         seed=sampling.seed if sampling.temperature > 0 else None,
         stop=stop or None,
         include_stop_str_in_output=sampling.include_stop,
-        structured_outputs=StructuredOutputsParams(regex=sampling.grammar) if sampling.grammar else None,
+        structured_outputs=_structured(sampling.grammar),
         logprob_token_ids=list(search.tree.vocabulary) if search else None,
         output_kind=RequestOutputKind.CUMULATIVE if n == 1 else RequestOutputKind.FINAL_ONLY,
     )

@@ -12,7 +12,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.engines.images import image_url
 from judgelm.errors import ConfigError, EngineError
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Prompt, Sample, Span
+from judgelm.records import Grammar, Prompt, Sample, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import ScriptedBackend, TinyBackend
 from tests.support.endpoint.client import ask, client, engine_threads, load, request_of
@@ -157,7 +157,7 @@ def test_rejected_fields_are_left_out_later():
 def test_grammar(backend):
     with endpoint(backend, supports_grammar=True) as server, client(server) as engine:
         assert engine.supports_grammar
-        [text] = answer(engine, grammar=r"[0-9] [0-9]", max_tokens=12).texts
+        [text] = answer(engine, grammar=Grammar("regex", r"[0-9] [0-9]"), max_tokens=12).texts
         assert re.fullmatch("[0-9] [0-9]", text)
 
 
@@ -165,7 +165,7 @@ def test_grammar_is_rejected_if_the_server_ignores_it():
     with endpoint() as server, client(server) as engine:
         assert not engine.supports_grammar
         with pytest.raises(EngineError, match="does not support grammars"):
-            engine.submit([request_of(grammar=r"\d")])
+            engine.submit([request_of(grammar=Grammar("regex", r"\d"))])
         with pytest.raises(EngineError, match="serve the adapter as a model"):
             engine.submit([replace(request_of(), adapter="a")])
 

@@ -13,7 +13,7 @@ from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.prompts.catalog import get_template
-from judgelm.records import Request, Sample, Sampling
+from judgelm.records import Grammar, Request, Sample, Sampling
 from tests.support.driving import run
 from tests.support.tiny_judges import TEMPLATE, word_sample
 from tests.support.vicuna_folders import Executed, pickle_weights
@@ -104,7 +104,7 @@ def test_new_weights_at_the_same_path_are_loaded_after_unloading(vllm_engine, ti
 
 def test_grammar(vllm_engine):
     sample = Sample(id="1", question="paris", answers=("dogs", "because " * 30))
-    sampling = Sampling(max_tokens=24, temperature=2.0, grammar=r"(10|[1-9]) (10|[1-9])", seed=3, n=8)
+    sampling = Sampling(max_tokens=24, temperature=2.0, grammar=Grammar("regex", r"(10|[1-9]) (10|[1-9])"), seed=3, n=8)
     request = Request(key="1", prompt=get_template(TEMPLATE).render(sample, (0, 1), None), sampling=sampling)
     [completion] = run(vllm_engine, [request]).values()
     assert set(completion.finish_reasons) == {"stop"}
