@@ -22,11 +22,20 @@ from judgelm.engines.catalog import idle_gpus, load_engine
 from judgelm.engines.views import AdapterView
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.cards import this_machine
-from judgelm.judges.resolve import ResolvedJudge, absolute_folder, judge_format, prepare, resolve
+from judgelm.judges.resolve import (
+    JudgeFormat,
+    ResolvedJudge,
+    absolute_folder,
+    judge_format,
+    prepare,
+    prompt_format,
+    resolve,
+)
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.parsing.scores import score_lines
-from judgelm.prompts.catalog import JudgeReading, Template, get_template
+from judgelm.prompts.catalog import JudgeReading, Template
 from judgelm.prompts.judge_card import CARD_NAME, find_card
+from judgelm.prompts.prompt_file import FIELDS, JudgePrompt, read_prompt
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge
@@ -45,6 +54,7 @@ class Judge:
         reading: `score-line`, `letters`, `yes-no`, `grade`, or `reward`; None uses the reading from the card. Without
             a card, chat models use `yes-no` without thinking, and other models use score lines.
         template: template ID; None uses the template from the card, or the default for the reading.
+        prompt: prompt file, or a prompt from `read_prompt`; it replaces `template` and `reading`.
         card: name of the released judge (`judgelm judges`); None detects it from the hub ID or folder.
         ignore_card: allow modes and templates that are not on the card.
         cluster: run the engine on Ray workers instead of in this process.
@@ -63,6 +73,7 @@ class Judge:
         engine: str = "auto",
         reading: JudgeReading | None = None,
         template: str | None = None,
+        prompt: str | PathLike[str] | JudgePrompt | None = None,
         card: str | None = None,
         ignore_card: bool = False,
         cluster: RayCluster | None = None,
@@ -74,7 +85,8 @@ class Judge:
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; available: {known}")
         if not isinstance(model, ResolvedJudge):
             model = resolve(model, engine, adapter=options.get("adapter"), card=card, ignore_card=ignore_card)
-        setup = prepare(model, options, template=template, reading=reading)
+        loaded = prompt if prompt is None or isinstance(prompt, JudgePrompt) else read_prompt(Path(prompt))
+        setup = prepare(model, options, template=template, reading=reading, prompt=loaded)
         self.named = model.named
         """The installed judge; None for a folder, a hub ID, or a model on a server."""
         self.released = setup.recognition.judge
@@ -131,7 +143,7 @@ class Judge:
 
     @property
     def _has_own_prompts(self) -> bool:
-        return self.released is not None and not self.released.template
+        return self.released is not None and not self.released.template and self.format.prompt is None
 
     @property
     def reads_all_score_lines(self) -> bool:
@@ -143,28 +155,41 @@ class Judge:
             return bool(score_lines(self.format.scale, self.format.step))
         return False  # too many scores
 
-    def mode(self, name: str = "pair", /, **options: Any) -> BatchMode:
-        """Create a mode with this judge's template, scale, and step.
+    def mode(self, name: str | None = None, /, **options: Any) -> BatchMode:
+        """Create a mode with this judge's template or prompt file, scale, and step.
 
-        Released judges use their own prompts in the modes listed on their card. Judges that reason first use mode
-        `reasoned` for pairs.
+        The default is the usual mode of the prompt file, or else `pair`. Released judges use their own prompts in the
+        modes listed on their card. Judges that reason first use mode `reasoned` for pairs.
 
         Raises:
             ConfigError: unknown mode or option, or options that conflict with each other, the judge, or the engine.
             ModelError: the prompt text of a released judge is not available.
         """
         if self.released is not None and self._has_own_prompts:
-            return self.released.mode(name, options)
-        form, template = self.format, self.template
+            return self.released.mode(name or "pair", options)
+        return self._mode(self.format, name, options)
+
+    def mode_with(self, prompt: JudgePrompt, name: str | None = None, /, **options: Any) -> BatchMode:
+        """Create a mode with a different prompt file."""
+        return self._mode(prompt_format(prompt), name, options)
+
+    def _mode(self, form: JudgeFormat, name: str | None, options: dict[str, Any]) -> BatchMode:
+        name = name or (form.prompt.modes[0] if form.prompt is not None else "pair")
+        template = form.chosen
         own: dict[str, Any] = {"template": form.template, "scale": form.scale, "step": form.step}
+        if form.prompt is not None:
+            if name not in form.prompt.modes:
+                modes = " or ".join(form.prompt.modes)
+                raise ConfigError(f"prompt {form.prompt.name} cannot be used in mode {name}; use --mode {modes}")
+            own["prompt"] = form.prompt
         if template.reads_words:
             own["calibration_temperature"] = form.calibration_temperature
-            self._fill_in(name, options)
+            _fill_in(form, name, options)
         if name == "reasoned" and form.source == "default":
             del own["template"]  # use the default of the mode
-        elif self.reasons_first and name == "pair":
+        elif template.reasons_first and name == "pair":
             name = "reasoned"
-        elif self.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
+        elif template.reasons_first and name != "reasoned" and "template" in mode_type(name).__dataclass_fields__:
             raise ConfigError(f"template {form.template} reasons first, but mode {name} needs scores; use --mode pair")
         if name == "reasoned" and form.reply_tokens:
             options.setdefault("max_tokens", form.reply_tokens)
@@ -177,17 +202,10 @@ class Judge:
             )
         return mode
 
-    def _fill_in(self, name: str, options: dict[str, Any]) -> None:
-        known = mode_type(name).__dataclass_fields__
-        if "criterion" in known and self.format.criterion is not None:
-            options.setdefault("criterion", self.format.criterion)
-        if "tie_threshold" in known:
-            options.setdefault("tie_threshold", self.format.tie_threshold or 0.0)
-
     @property
     def template(self) -> Template:
         """The judge's template."""
-        return get_template(self.format.template)
+        return self.format.chosen
 
     @property
     def reasons_first(self) -> bool:
@@ -238,18 +256,22 @@ class Judge:
         *,
         reference: str | None = None,
         both_orders: bool = True,
+        fields: Mapping[str, object] | None = None,
         **options: Any,
     ) -> Judgment:
         """Judge a pair. If the reply is unparseable, the judgment's `failure` is set, and no exception is raised.
 
         `options` are fields of pair mode, such as `distribution=True` for `probability` and score distributions,
-        `reasons="all"` for a reason, or `order_rule="probability"`.
+        `reasons="all"` for a reason, or `order_rule="probability"`. `fields` are the values of a prompt file's other
+        slots.
 
         Raises:
             ConfigError: an argument is not a string.
         """
         _require_texts("compare", reference=reference, question=question, answer_1=answer_1, answer_2=answer_2)
-        sample = Sample(id="1", question=question, answers=(answer_1, answer_2), reference=reference)
+        metadata = {FIELDS: fields} if fields else {}
+        pair = (answer_1, answer_2)
+        sample = Sample(id="1", question=question, answers=pair, reference=reference, metadata=metadata)
         return self._judge(sample, "pair", both_orders=both_orders, **options)
 
     def grade(
@@ -259,18 +281,22 @@ class Judge:
         *,
         reference: str | None = None,
         anchor: str | None = None,
-        mode: str = "single",
+        mode: str | None = None,
+        fields: Mapping[str, object] | None = None,
         **options: Any,
     ) -> Judgment:
-        """Grade one answer, optionally with a reference or another answer (`anchor`).
+        """Grade or label one answer, optionally with a reference or another answer (`anchor`).
 
-        `options` are fields of the mode, such as `distribution=True` for the expected grade or `reasons="all"`, or, for
-        `mode="rubric"`, `dimensions=["helpfulness"]`.
+        The default mode is `label` for a prompt file with labels, or else `single`. `options` are fields of the mode,
+        such as `distribution=True` for the expected grade or `reasons="all"`, or, for `mode="rubric"`,
+        `dimensions=["helpfulness"]`. `fields` are the values of a prompt file's other slots.
         """
         _require_texts("grade", reference=reference, anchor=anchor, question=question, answer=answer)
-        metadata = {} if anchor is None else {"anchor": anchor}
+        metadata: dict[str, object] = {} if anchor is None else {"anchor": anchor}
+        metadata |= {FIELDS: fields} if fields else {}
         sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
-        return self._judge(sample, mode, **options)
+        usual = "single" if self.format.prompt is None else self.format.prompt.modes[0]
+        return self._judge(sample, mode or usual, **options)
 
     def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
         """Rank two or more answers. `options` are fields of multi mode, such as `permutations=3`.
@@ -295,7 +321,7 @@ class Judge:
         self,
         *inputs: str | PathLike[str],
         out: str | PathLike[str],
-        mode: str = "pair",
+        mode: str | None = None,
         hooks: BatchHooks | None = None,
         **options: Any,
     ) -> RunStats:
@@ -322,6 +348,14 @@ class Judge:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _fill_in(form: JudgeFormat, name: str, options: dict[str, Any]) -> None:
+    known = mode_type(name).__dataclass_fields__
+    if "criterion" in known and form.criterion is not None:
+        options.setdefault("criterion", form.criterion)
+    if "tie_threshold" in known:
+        options.setdefault("tie_threshold", form.tie_threshold or 0.0)
 
 
 def _require_texts(method: str, *, reference: object, anchor: object = None, **required: object) -> None:

@@ -266,8 +266,14 @@ class Completion:
         return cls(key=key, texts=(), finish_reasons=(reason,), error=error, **fields)
 
 
-FailureCode = Literal["truncated", "off_grammar", "out_of_range", "too_long", "equal_after_cut", "engine", "undecided"]
-"""Why a score is missing, such as an engine error (`engine`) or an undecided panel (`undecided`)."""
+FailureCode = Literal[
+    "truncated", "off_grammar", "low_coverage", "reason_cut", "out_of_range", "too_long", "equal_after_cut", "engine",
+    "undecided",
+]  # fmt: skip
+"""Why a score is missing, such as an engine error (`engine`), too little probability on the verdict words
+(`low_coverage`), or an undecided panel (`undecided`). `reason_cut` is only a `Shown.reason_failure`: the reason reached
+its limit, and the verdict was read there.
+"""
 
 
 def failure_name(code: str) -> str:

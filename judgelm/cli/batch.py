@@ -18,7 +18,7 @@ from judgelm.modes import MODES, mode_type
 
 
 @essential(
-    "out model mode both_orders reasons references column limit overwrite engine gpus "
+    "out model prompt mode both_orders reasons references column limit overwrite engine gpus "
     "max_failure_rate json_out quiet config"
 )
 def batch(
@@ -40,7 +40,6 @@ def batch(
     self_answers: str | None = None,
     cascade: Annotated[str | None, typer.Option(metavar="SMALL,LARGE")] = None,
     cascade_band: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
-    prompts: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
     columns: ColumnOptions,
     flags: ModeFlags,
@@ -57,7 +56,6 @@ def batch(
             files, or - for standard input.
         out: JSONL file for the judgments, or for the Batch API results. Use - for standard output, which
             cannot be resumed.
-        prompts: For Batch API input, a YAML file that describes your judge prompts.
 
     Model and engine:
         model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
@@ -73,6 +71,7 @@ def batch(
     Examples:
         judgelm-batch pairs.jsonl -o judgments.jsonl --both-orders
         judgelm-batch pairs.jsonl -o judgments.jsonl --model my-judge --both-orders
+        judgelm-batch answers.csv -o judgments.jsonl --prompt my_prompt.txt
         judgelm-batch requests.jsonl -o results.jsonl --model my-judge
         judgelm-batch model.json reference.json -o out.jsonl --model my-judge
         judgelm-batch - --model my-judge < pairs.jsonl > judgments.jsonl
@@ -93,12 +92,10 @@ def batch(
         from judgelm.cli.serve import answer_file
 
         _refuse_judging_options(context)
-        refused = answer_file(job, model, judge_options, prompts, both_orders=flags.both_orders, results=results)
+        refused = answer_file(job, model, judge_options, both_orders=flags.both_orders, results=results)
         if refused > run_options.max_failure_rate:
             raise typer.Exit(EXIT_FAILURES)
         return
-    if prompts is not None:
-        raise ConfigError("--prompts requires Batch API input (rows with custom_id and body); remove it")
     check_paths(job)
     console.messages(check_joins(job))
     chosen = options.mode_options(context, mode_arg or ())
@@ -109,7 +106,10 @@ def batch(
     released = None
     if model is not None and not judge_options.ignore_card:
         released = recognise(model, judge_options.card, adapter=judge_options.adapter).judge
-    mode = checked_mode(mode, chosen, judge_options, released=released, is_default=options.is_default(context, "mode"))
+    is_default = options.is_default(context, "mode")
+    if (prompt := judge_options.judge_prompt()) is not None and is_default:
+        mode = prompt.modes[0]
+    mode = checked_mode(mode, chosen, judge_options, released=released, is_default=is_default)
     if self_answers is not None and not mode_type(mode).uses_self_answers(chosen):
         way_out = "use --mode ssr, or --mode correctness --mode-arg self_reference=guided"
         raise ConfigError(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from judgelm.data.samples import Reading
     from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Resampling
+    from judgelm.prompts.prompt_file import JudgePrompt
     from judgelm.runs.batch import BatchJob
     from judgelm.studies.result import StudyResult
 
@@ -127,12 +128,27 @@ class JudgeOptions(EngineFlags):
         reading: How to obtain the verdict: from written scores (score-line), token probabilities (letters, yes-no, or
             grade), or a reward model (reward). Default: set by the judge's card, otherwise yes-no.
         template: Prompt template. Default: set by the judge's card, otherwise determined by the reading.
+        prompt: Your own judge prompt: a YAML or text file with slots such as {question} and {answer}. To write one,
+            run: judgelm prompts new. Repeatable for commands that use several prompts.
         card: Use the card of this released judge (see judgelm judges). Default: detected from the hub id or folder.
     """
 
     reading: Literal["score-line", "letters", "yes-no", "grade", "reward"] | None = None
     template: Annotated[str | None, typer.Option(autocompletion=templates)] = None
+    prompt: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None
     card: Annotated[str | None, typer.Option(metavar="NAME", autocompletion=released_names)] = None
+
+    def judge_arguments(self) -> dict[str, Any]:
+        """Return the arguments for `judgelm.Judge`, except `engine`."""
+        return EngineFlags.judge_arguments(self) | {"prompt": self.judge_prompt()}
+
+    def judge_prompt(self) -> "JudgePrompt | None":
+        """Return the prompt, for commands that use a single one."""
+        from judgelm.prompts.prompt_file import read_prompt
+
+        if self.prompt is not None and len(self.prompt) > 1:
+            raise ConfigError("--prompt is given twice; this command uses a single prompt, so keep only one")
+        return read_prompt(self.prompt[0]) if self.prompt else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

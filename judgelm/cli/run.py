@@ -23,7 +23,7 @@ from judgelm.judge import Judge
 from judgelm.judges.released import ReleasedJudge
 from judgelm.judges.resolve import ResolvedJudge
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
-from judgelm.modes.readings import reading_of
+from judgelm.modes.readings import prompt_of, reading_of
 from judgelm.modes.votes import Voted
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch, run_dtype, run_engine
@@ -98,6 +98,14 @@ def checked_mode(
     mode: str, chosen: dict[str, Any], judge: JudgeOptions, *, released: ReleasedJudge | None, is_default: bool
 ) -> str:
     """Check the mode and its options, and return the mode's name. Released judges default to their first mode."""
+    if (prompt := judge.judge_prompt()) is not None:
+        if mode not in prompt.modes:
+            raise ConfigError(
+                f"prompt {prompt.name} cannot be used in mode {mode}; use --mode {' or '.join(prompt.modes)}"
+            )
+        own = {"template": prompt.template.id, "scale": prompt.reply.scale, "prompt": prompt}
+        make_mode(mode, chosen, own)
+        return mode
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
             raise ConfigError("--criterion is not supported for score lines; use --reading yes-no, letters, or grade")
@@ -196,6 +204,8 @@ def show_input(stream: SampleStream, judge: Judge, mode: BatchMode) -> None:
 
 def _pairs(judge: Judge, mode: Pairwise) -> str:
     template = reading_of(mode)
+    if template.verdict is not None:
+        return _prompted(judge, mode)
     if template.reads_words:
         orders = "each answer by itself" if template.reads_alone else "both orders"
         return f"{orders}, reading {template.reading}, {_template(judge, mode)}"
@@ -206,7 +216,17 @@ def _pairs(judge: Judge, mode: Pairwise) -> str:
     return f"{orders}, {_template(judge, mode)}, scores {low:g} to {high:g}"
 
 
+def _prompted(judge: Judge, mode: BatchMode) -> str:
+    prompt = prompt_of(mode)
+    assert prompt is not None, "checked by the caller"
+    words = "/".join(prompt.reply.words)
+    reason = "" if prompt.reply.reason is None else f", after a reason of at most {prompt.reply.reason} tokens"
+    return f"mode {mode.name}, prompt {prompt.name} ({prompt.file}), probabilities of {words}{reason}"
+
+
 def _others(judge: Judge, mode: BatchMode) -> str:
+    if prompt_of(mode) is not None and not isinstance(mode, Voted):
+        return _prompted(judge, mode)
     if isinstance(mode, Voted):
         return f"{_others(judge, mode.mode)}, {mode.votes} votes, by {mode.vote_rule}"
     options = [

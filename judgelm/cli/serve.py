@@ -29,16 +29,13 @@ if TYPE_CHECKING:
 _DAY_S = 86_400.0
 
 
-@essential(
-    "upstream name judge prompts both_orders reasons host port api_key_file engine gpus request_log quiet config"
-)
+@essential("upstream name judge prompt both_orders reasons host port api_key_file engine gpus request_log quiet config")
 def serve(
     model: Annotated[str | None, typer.Argument()] = None,
     upstream: Annotated[str | None, typer.Option(metavar="URL[,URL]")] = None,
     name: list[str] | None = None,
     judge: Annotated[list[str] | None, typer.Option(metavar="NAME=ADAPTER")] = None,
     adapters_folder: Path | None = None,
-    prompts: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     learn: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
     chat: bool = False,
     both_orders: bool = False,
@@ -77,7 +74,6 @@ def serve(
         name: Model name that clients may use. Repeatable. Default: any name.
         judge: Serve a LoRA adapter for the model as a judge under this name. Repeatable.
         adapters_folder: Allow clients to load adapters from this folder (/v1/load_lora_adapter).
-        prompts: YAML file that describes your own judge prompts and their replies.
         learn: Record up to 200 unknown prompts, including their text, for judgelm prompts suggest.
         chat: Answer unknown prompts as ordinary chat, unless they ask for a verdict.
         both_orders: Judge each pair in both orders.
@@ -112,7 +108,7 @@ def serve(
         judgelm serve my-judge --both-orders --host 0.0.0.0 --api-key-file keys.txt
         judgelm serve my-judge --name gpt-4 --name gpt-4.1   (only these names)
         judgelm serve my-judge --gpus 8   (one replica per GPU)
-        judgelm serve my-judge --prompts prompts.yaml   (your own judge prompts)
+        judgelm serve my-judge --prompt prompts.yaml   (your own judge prompts)
         judgelm serve BASE --judge helpfulness=adapter-1 --judge safety=adapter-2
         judgelm serve NAME --upstream http://localhost:8001/v1   (remote model)
         judgelm serve "8 6" --engine scripted   (no model: fixed scores)
@@ -135,7 +131,7 @@ def serve(
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts requires a request log; add --request-log FILE")
-    own, learned = _own_prompts(prompts), None if learn is None else LearnedPrompts(learn)
+    own, learned = _own_prompts(judge_options.prompt), None if learn is None else LearnedPrompts(learn)
     handler_options = HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons, prompts=own, learn=learned)
     keys = read_keys(api_key or [], api_key_file)
     names, way_out = allowed_host or [], f"add --api-key-file FILE, set {KEYS_VARIABLE}"
@@ -146,7 +142,7 @@ def serve(
         raise ConfigError("--name is only supported for a single judge; remove it and set the names with --judge")
     if adapters_folder is not None and not adapters_folder.is_dir():
         raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder")
-    arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values())}
+    arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values()), "prompt": None}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
     resolved = judge_options.resolve(model, engine)  # raises an error for a missing judge before binding
     arguments["cluster"] = _cluster(workers, engine)
@@ -188,7 +184,6 @@ def answer_file(
     job: "BatchJob",
     model: str | None,
     judge_options: JudgeOptions,
-    prompts: Path | None,
     *,
     both_orders: bool,
     results: Results,
@@ -204,10 +199,10 @@ def answer_file(
         rows = read_requests(read_text(path, MAX_WHOLE_BYTES))
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
-    handler_options = HandlerOptions(both_orders=both_orders, prompts=_own_prompts(prompts))
+    handler_options = HandlerOptions(both_orders=both_orders, prompts=_own_prompts(judge_options.prompt))
     resolved = judge_options.resolve(model)
     with (
-        loaded_judge(resolved, **judge_options.judge_arguments()) as judge,
+        loaded_judge(resolved, **judge_options.judge_arguments() | {"prompt": None}) as judge,
         closing(EngineWorker(judge.engine)) as worker,
         closing(Appender(out, overwrite=job.overwrite)) as file,
     ):
@@ -233,11 +228,14 @@ def answer_file(
     return refused / len(left) if left else 0.0
 
 
-def _own_prompts(path: Path | None) -> "tuple[Dialect, ...]":
+def _own_prompts(paths: list[Path] | None) -> "tuple[Dialect, ...]":
     from judgelm.dialects.catalog import DIALECTS
-    from judgelm.dialects.prompt_file import read_prompts
+    from judgelm.dialects.prompt_file import read_dialects
 
-    return () if path is None else read_prompts(path, [dialect.name for dialect in DIALECTS])
+    dialects: list[Dialect] = []
+    for path in paths or ():
+        dialects += read_dialects(path, [dialect.name for dialect in (*DIALECTS, *dialects)])
+    return tuple(dialects)
 
 
 def suggest_command(
@@ -249,7 +247,7 @@ def suggest_command(
 
     Options:
         learned: File with recorded prompts, with at least two of each kind.
-        out: Prompt file to write, for judgelm serve --prompts.
+        out: Prompt file to write, for judgelm serve --prompt.
         overwrite: Replace an existing file.
 
     Example: judgelm prompts suggest learned.jsonl -o prompts.yaml
@@ -267,7 +265,7 @@ def suggest_command(
         raise ConfigError(f"{learned}: no two of the {len(prompts)} prompts are similar; record more")
     write_text(out, written(suggested))
     done = f"wrote {len(suggested)} prompts to {out}"
-    console.message(f"{done}; check the slots and replies, then run: judgelm serve --prompts {out}")
+    console.message(f"{done}; check the slots and replies, then run: judgelm serve --prompt {out}")
 
 
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:

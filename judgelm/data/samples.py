@@ -20,6 +20,7 @@ from judgelm.data.sources.registry import SOURCES, recognise
 from judgelm.data.sources.source import Source
 from judgelm.errors import ConfigError, InputError, LabelCodeError
 from judgelm.parsing.scores import parse_pair_original
+from judgelm.prompts.prompt_file import FIELDS, JudgePrompt
 from judgelm.records import Label, Sample, Unparsed, winner_of
 
 ReferencePolicy = Literal["auto", "use", "ignore"]
@@ -106,6 +107,13 @@ def parse_columns(options: Sequence[str]) -> dict[str, str]:
     return columns
 
 
+def _with_question(row: Row | Reject) -> Row | Reject:
+    has_answers = isinstance(row, Row) and not {"answer", "answer_1", "answers"}.isdisjoint(row.data)
+    if isinstance(row, Row) and has_answers and "question" not in row.data:
+        return row.with_data({"question": "", **row.data})
+    return row
+
+
 @dataclass(kw_only=True, slots=True, eq=False)
 class SampleStream:
     """Stream samples from input files, or from two AlpacaEval output files joined by instruction. Iterate only once.
@@ -121,6 +129,7 @@ class SampleStream:
         label_rows: accept rows that contain only a label; their samples have no answers.
         answers: minimum and maximum number of answers, where None means no maximum.
         check: called for each sample; raise an InputError to reject it.
+        prompt: the judge's prompt file; samples keep the fields that it shows, and need no question if it shows none.
         once: the input is read only once, so streams are not copied to disk.
 
     Attributes:
@@ -142,6 +151,7 @@ class SampleStream:
     label_rows: bool = False
     answers: tuple[int, int | None] | None = None
     check: Callable[[Sample], None] = lambda sample: None
+    prompt: JudgePrompt | None = None
     reading: Reading = AS_WRITTEN
     once: bool = False
     repeats: Repeats = "reject"
@@ -169,6 +179,8 @@ class SampleStream:
         self._known_references = {} if self.references is None else read_references(self.references)
         self._rows = self._open()
         self._first = self._first_row()
+        if self.prompt is not None:
+            self.prompt.check_literals(list(self._first.data))
         self._file = self._first.file
         self.source = recognise(self._first, label_rows=self.label_rows)
         self._patterns = _numbered(self.source)
@@ -181,7 +193,12 @@ class SampleStream:
         if are_two_outputs(self.paths, sheet=sheet):
             return join_outputs(self.paths[0], self.paths[1], sheet=sheet)
         read = partial(read_rows, columns=columns, known=KNOWN_FIELDS, once=self.once, sheet=sheet)
-        return (row for file in all_input_files(self.paths) for row in read(file))
+        rows = (row for file in all_input_files(self.paths) for row in read(file))
+        return rows if self._needs_question else map(_with_question, rows)
+
+    @property
+    def _needs_question(self) -> bool:
+        return self.prompt is None or "question" in self.prompt.slots
 
     def _first_row(self) -> Row:
         for row in self._rows:
@@ -293,7 +310,7 @@ class SampleStream:
     def _sample(self, row: Row) -> Sample | None:
         assert self.source.sample is not None
         sample = self.source.sample(row)
-        if sample.answers and not sample.images and not sample.question.strip():
+        if sample.answers and not sample.images and not sample.question.strip() and self._needs_question:
             raise row.error("the question is empty; fill it in (in merged cells, only the first row has the text)")
         for pattern in self._patterns:
             if pattern.format(1) in row.data or pattern.format("a") in row.data:
@@ -317,6 +334,10 @@ class SampleStream:
         if sample.metadata and "coerced" in sample.metadata and self.source.name.startswith("pandalm"):
             coerced = sample.metadata["coerced"]
             self.coerced += len(coerced) if isinstance(coerced, list) else 0
+        if self.prompt is not None:
+            values = {name: row.data.get(name, sample.metadata.get(name)) for name in self.prompt.fields}
+            shown = {name: value for name, value in values.items() if value is not None}
+            sample = replace(sample, metadata={**sample.metadata, FIELDS: shown} if shown else sample.metadata)
         if sample.id in self._known_references:
             sample = replace(sample, reference=self._known_references[sample.id])
             self.references_used += 1

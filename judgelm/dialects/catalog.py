@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from judgelm.dialects import benchmarks, deepeval, instruction_following, judge_models, openevals, promptfoo, ragas
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeTask, Message
-from judgelm.dialects.prompt_file import read_prompts
+from judgelm.dialects.prompt_file import read_dialects
 from judgelm.dialects.splits import Pattern
 
 _STRIPPED = "\ufeff \t\n"
@@ -17,7 +17,7 @@ _STRIPPED = "\ufeff \t\n"
 _MODULES = (benchmarks, deepeval, promptfoo, ragas, openevals, instruction_following, judge_models)
 DIALECTS: tuple[Dialect, ...] = (
     *(dialect for module in _MODULES for dialect in module.DIALECTS),
-    *read_prompts(Path(__file__).with_name("langchain.yaml")),
+    *read_dialects(Path(__file__).with_name("langchain.yaml")),
 )
 """All built-in dialects; the order does not matter."""
 

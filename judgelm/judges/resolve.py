@@ -25,6 +25,7 @@ from judgelm.prompts.judge_card import (
     find_card,
     locate_weights,
 )
+from judgelm.prompts.prompt_file import JudgePrompt, parse_prompts
 
 DEFAULT_TEMPLATE = "judgelm-v1"
 """Template for score-line judges without a card, and for models without a chat template."""
@@ -154,6 +155,12 @@ class JudgeFormat:
     criterion: str | None = None
     tie_threshold: float | None = None
     calibration_temperature: float = 1.0
+    prompt: JudgePrompt | None = None
+
+    @property
+    def chosen(self) -> Template:
+        """The template, from the prompt file if there is one."""
+        return get_template(self.template) if self.prompt is None else self.prompt.template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +194,11 @@ def prepare(
     *,
     template: str | None = None,
     reading: JudgeReading | None = None,
+    prompt: JudgePrompt | None = None,
 ) -> JudgeSetup:
     """Load the judge's card, possibly from the hub, and determine how to load and prompt the judge."""
+    if prompt is not None and (template is not None or reading is not None):
+        raise ConfigError("--prompt cannot be combined with --template or --reading; remove one")
     engine = EngineOptions(**{**options, "model": judge.weights, "adapter": judge.adapter})
     engine = replace(engine, adapters=tuple(absolute_folder(adapter) for adapter in engine.adapters))
     runs_model = judge.engine in MODEL_ENGINES
@@ -217,8 +227,9 @@ def prepare(
         location=judge.weights if judge.tuned is None else str(judge.model),
         ignore_card=judge.ignore_card,
         chat=is_chat,
+        prompt=prompt,
     )
-    chosen = get_template(form.template)
+    chosen = form.chosen
     if known is None and engine.thinking is None and runs_model and chosen.reads_words and chosen.reading != "reward":
         engine = replace(engine, thinking="off")  # the verdict is the probability of the first word
     _check_reading(judge, chosen.reading, is_reward_model=is_reward_model)
@@ -233,13 +244,23 @@ def judge_format(
     location: str,
     ignore_card: bool,
     chat: bool = False,
+    prompt: JudgePrompt | None = None,
 ) -> JudgeFormat:
     """Return the format of a judge. `location` is the name of the model for error messages."""
+    own_prompt = card.prompt if isinstance(card, Card) else None
+    if prompt is not None:
+        return _prompt_format(card, prompt, location=location, ignore_card=ignore_card)
+    if own_prompt is not None and template is None and reading is None:
+        [kept] = [each for each in parse_prompts(own_prompt.text, own_prompt.file) if each.name == own_prompt.name]
+        form = _prompt_format(card, kept, location=location, ignore_card=ignore_card)
+        assert isinstance(card, Card), "only these cards have prompts"
+        temperature = card.calibration_temperature
+        return replace(form, source="card", tie_threshold=card.tie_threshold, calibration_temperature=temperature)
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
     if card is None or isinstance(card, ReleasedJudge):
         return JudgeFormat(template=chosen.id, scale=card.scale if card else (1, 10), step=1, source=source)
-    if not ignore_card:
+    if not ignore_card and _is_fitted(card):
         check_card(card, template=chosen.id, template_sha=chosen.sha, location=location)
     is_own = chosen.id == card.template
     return JudgeFormat(
@@ -253,6 +274,29 @@ def judge_format(
         tie_threshold=card.tie_threshold if is_own else None,
         calibration_temperature=card.calibration_temperature if is_own else 1.0,
     )
+
+
+def _is_fitted(card: Card) -> bool:
+    """Return whether a judge was trained with, or tuned to, the template in its card."""
+    return bool(card.training) or card.name is None
+
+
+def _prompt_format(
+    card: Card | ReleasedJudge | None, prompt: JudgePrompt, *, location: str, ignore_card: bool
+) -> JudgeFormat:
+    template = prompt.template
+    if isinstance(card, Card) and not ignore_card and _is_fitted(card):
+        check_card(card, template=template.id, template_sha=template.sha, location=location)
+    if isinstance(card, ReleasedJudge) and not ignore_card:
+        finding = f"{location}: {card.name} was trained with its own prompts"
+        raise CardError(f"{finding}; remove --prompt, or pass --ignore-card")
+    return prompt_format(prompt)
+
+
+def prompt_format(prompt: JudgePrompt) -> JudgeFormat:
+    """Return the format for a prompt file. Thresholds from a judge's card do not apply to it."""
+    scale = prompt.reply.scale
+    return JudgeFormat(template=prompt.template.id, scale=scale, step=1, source="prompt file", prompt=prompt)
 
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:
@@ -283,7 +327,8 @@ def _stored_card(options: EngineOptions) -> Card | None:
 def _chosen_template(
     card: Card | ReleasedJudge | None, template: str | None, reading: JudgeReading | None, *, chat: bool
 ) -> Template:
-    stated = template or (card.template if card is not None else None)
+    own_prompt = card.prompt if isinstance(card, Card) else None
+    stated = template or (card.template if card is not None and own_prompt is None else None)
     if template is None and reading is not None and (not stated or get_template(stated).reading != reading):
         stated = reading if reading != "score-line" else "judgelm-chat" if chat else DEFAULT_TEMPLATE
     chosen = get_template(stated or (DEFAULT_READING if chat else DEFAULT_TEMPLATE))

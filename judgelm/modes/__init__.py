@@ -20,6 +20,7 @@ MODES: dict[str, str] = {
     "multi": "judgelm.modes.multi:Multi",
     "multimodal": "judgelm.modes.multimodal:Multimodal",
     "rubric": "judgelm.modes.rubric:Rubric",
+    "label": "judgelm.modes.label:PromptLabel",
     "checklist": "judgelm.modes.checklist:Checklist",
     "correctness": "judgelm.modes.self_reference:Correctness",
     "qa": "judgelm.modes.qa:QaCorrectness",

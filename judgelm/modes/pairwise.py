@@ -37,6 +37,7 @@ from judgelm.parsing.scores import (
 )
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.catalog import Template, get_template
+from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import (
     Completion,
     FailureCode,
@@ -60,8 +61,9 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 class Pairwise(ReadingMode):
     """Judge a pair of answers.
 
-    With a word reading (`judgelm.modes.readings`), the verdict is based on P(first better). `both_orders` then has no
-    effect: `letters` always shows both orders, while `yes-no` and `grade` show each answer by itself.
+    With a word reading (`judgelm.modes.readings`) or a prompt file, the verdict is based on P(first better).
+    `both_orders` then has no effect: `letters` always shows both orders, while `yes-no` and `grade` show each answer by
+    itself. A prompt file for pairs shows one order if `order_rule` is `given` and `both_orders` is not set.
 
     Attributes:
         order_rule: how to combine the verdicts from the two orders. `mean` compares the mean scores. `given` uses only
@@ -84,6 +86,7 @@ class Pairwise(ReadingMode):
     ignores_id: ClassVar[bool] = True
 
     template: str = "judgelm-v1"
+    prompt: JudgePrompt | None = None
     both_orders: bool = False
     order_rule: OrderRule = "mean"
     tie_threshold: float = 0.05
@@ -124,7 +127,8 @@ class Pairwise(ReadingMode):
 
     def read(self, sample: Sample) -> Flow:
         """Judge by word probabilities."""
-        readout = yield from read_words(self, sample, pair_orders(True))
+        once = self.prompt is not None and self.order_rule == "given" and not self.both_orders
+        readout = yield from read_words(self, sample, pair_orders(not once))
         judgment = conclude_pair(self, sample, readout)
         return (yield from explain_word(self, judgment, readout.prompts, self.close_threshold))
 
@@ -140,8 +144,7 @@ class Pairwise(ReadingMode):
     def reading_prompt(self, sample: Sample, order: tuple[int, ...]) -> Prompt:
         """Return the template's prompt for one order."""
         reference = None if self.reference == "ignore" else sample.reference
-        template = get_template(self.template)
-        return template.render(sample, order, reference, scale=self.scale, criterion=self.criterion)
+        return reading_of(self).render(sample, order, reference, scale=self.scale, criterion=self.criterion)
 
     def ask(self, sample: Sample, prompts: Sequence[Prompt]) -> Flow:
         """Send one prompt per order, each asking for two scores on one line."""

@@ -13,10 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.modes.completions import agree, failure_of, first_failure, in_sample_order, judged
+from judgelm.modes.completions import agree, failure_of, first_failure, in_sample_order, judged, thinking_of
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
 from judgelm.modes.mode import BatchMode, sampling_for
 from judgelm.modes.reasons import Reasons, explain, to_explain
@@ -24,20 +24,33 @@ from judgelm.parsing.scores import (
     MIN_ASSIGNED,
     ScoreLines,
     grade_distribution,
+    likeliest_winner,
     pair_distribution,
     score_lines,
     winner_by,
 )
-from judgelm.prompts.catalog import Template, criterion_template, get_template, letters
+from judgelm.prompts.catalog import Template, VerdictForm, criterion_template, get_template, letters
 from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
-from judgelm.records import Completion, Judgment, PairVerdict, Prompt, Sample, Sampling, Shown, Unparsed, winner_of
+from judgelm.prompts.prompt_file import FIELDS, JudgePrompt, check_fields
+from judgelm.records import (
+    Completion,
+    Judgment,
+    PairVerdict,
+    Prompt,
+    Request,
+    Sample,
+    Sampling,
+    Shown,
+    Unparsed,
+    Winner,
+    winner_of,
+)
 
 _FLOOR = math.log(1e-9)
 """Log-probability assumed for words that an endpoint omits because it lists only the most likely tokens."""
 _YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
 _WHY = "Why? Explain your reply in two or three sentences."
 _NOT_READ: Mapping[str, tuple[object, ...]] = {
-    "order_rule": ("mean", "probability"),
     "retry_unparseable": (False,),
     "temperature": (0,),
 }
@@ -45,9 +58,11 @@ _NOT_READ: Mapping[str, tuple[object, ...]] = {
 
 
 class ReadingMode(BatchMode):
-    """Base class for modes that support word readings. See `Pairwise` for the options."""
+    """Base class for modes that support word readings and prompt files. See `Pairwise` for the options."""
 
     __slots__ = ()
+    shown_fields: ClassVar[tuple[str, ...]] = (FIELDS,)
+    prompt: JudgePrompt | None = None
     scale: tuple[float, float]
     step: float
     criterion: str | None = None
@@ -58,17 +73,38 @@ class ReadingMode(BatchMode):
     temperature: float
     seed: int
 
+    @property
+    def template_sha(self) -> str:
+        """Hash of the template."""
+        return reading_of(self).sha
+
+    def check(self, sample: Sample) -> None:
+        """Check the number of answers, and that the sample has all fields that the prompt shows."""
+        BatchMode.check(self, sample)
+        if self.prompt is not None:
+            check_fields(sample, self.prompt, self.criterion)
+
+    @classmethod
+    def can_vote(cls, fixed: Mapping[str, Any]) -> bool:
+        """Return whether the prompt asks for a reason before the verdict."""
+        prompt: JudgePrompt | None = fixed.get("prompt")
+        return prompt is not None and prompt.reply.reason is not None
+
 
 class Words(NamedTuple):
     """The words whose probabilities are compared.
 
     Attributes:
         scores: score for each word on the judge's scale; empty for letters.
+        longer: replies that begin with a shorter word but continue it, such as `11` for `1`; they are not counted.
+        min_coverage: minimum total probability of the words.
     """
 
     reading: str
     spellings: Mapping[str, tuple[str, ...]]
     scores: tuple[float, ...]
+    longer: tuple[str, ...] = ()
+    min_coverage: float = MIN_ASSIGNED
 
 
 class WordLogprobs(NamedTuple):
@@ -103,8 +139,15 @@ class Readout:
 
 
 def reading_of(mode: BatchMode) -> Template:
-    """Return the mode's template."""
-    return get_template(mode.template)
+    """Return the mode's template, from a prompt file or built-in."""
+    prompt = prompt_of(mode)
+    return get_template(mode.template) if prompt is None else prompt.template
+
+
+def prompt_of(mode: BatchMode) -> JudgePrompt | None:
+    """Return the mode's prompt file, if any."""
+    prompt = getattr(mode, "prompt", None)
+    return prompt if isinstance(prompt, JudgePrompt) else None
 
 
 def check_reading(mode: ReadingMode) -> str:
@@ -115,24 +158,42 @@ def check_reading(mode: ReadingMode) -> str:
     if mode.criterion is not None:
         if not mode.criterion.strip():
             raise ConfigError("criterion is empty; describe it in words or remove it")
-        template = criterion_template(template)
-    elif template.takes_criterion:
+        template = template if mode.prompt is not None else criterion_template(template)
+        if not template.takes_criterion:
+            raise ConfigError(f"prompt {template.id} has no slot {{criterion}}; add it, or remove --criterion")
+    elif template.takes_criterion and mode.prompt is None:
         raise ConfigError(f"template {template.id} requires a criterion; set one with --criterion")
     if not mode.calibration_temperature > 0:
         raise ConfigError(f"calibration_temperature is {mode.calibration_temperature}; it must be above 0")
-    if template.reads_words:
+    if template.reads_alone and getattr(mode, "order_rule", "mean") not in ("mean", "probability"):
+        shown = (
+            f"{template.id} shows each answer by itself" if mode.prompt is None else f"{template.id} shows one answer"
+        )
+        raise ConfigError(f"order_rule is not supported because {shown}; remove it")
+    if template.verdict is not None:
+        _check_prompt(mode, template.verdict)
+    elif template.reads_words:
         for name, allowed in _NOT_READ.items():
             if getattr(mode, name, allowed[0]) not in allowed:
                 raise ConfigError(
                     f"{name} is not supported with --reading {template.reading}, only with score-line; remove it"
                 )
-    if template.reading == "grade":
+    if template.reading == "grade" and template.verdict is None:
         score_lines(mode.scale, mode.step)  # raises an error if the scale has too many scores
     if template.reading == "reward" and not mode.takes_rewards:
         raise ConfigError(f"mode {mode.name}: reward models generate no text; use mode reward, pair, single, or multi")
     if template.reading == "reward" and mode.reasons != "none":
         raise ConfigError(f"reasons is {mode.reasons}, but reward models cannot give reasons; remove it")
     return template.id
+
+
+def _check_prompt(mode: ReadingMode, verdict: VerdictForm) -> None:
+    if getattr(mode, "retry_unparseable", False):
+        raise ConfigError("retry_unparseable is not needed with --prompt, which reads probabilities; remove it")
+    if verdict.reason_tokens is None and mode.temperature != 0:
+        raise ConfigError("temperature requires a prompt that reasons first; add reason to the prompt's reply")
+    if verdict.reason_tokens is not None and mode.reasons != "none":
+        raise ConfigError(f"reasons is {mode.reasons}, but this prompt already asks for a reason; remove it")
 
 
 def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ...]]) -> RequestFlow[Readout]:
@@ -146,15 +207,80 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
     prompts = [
         template.render(sample, order, reference, scale=mode.scale, criterion=mode.criterion) for order in orders
     ]
-    candidates = tuple(chain.from_iterable(words.spellings.values()))
-    completions = yield requests_of(prompts, Sampling(max_tokens=1), candidates)
+    referenced = reference is not None and template.shows_reference
+    replies = yield from _ask(mode, sample.id, template.verdict, prompts, words)
     shown, strengths = [], []
-    for order, completion in zip(orders, completions, strict=True):
+    for order, (completion, reason) in zip(orders, replies, strict=True):
         logprobs = _word_logprobs(completion, words, template)
-        shown.append(_shown(order, completion, logprobs, words, mode, referenced=reference is not None))
-        strengths.append(() if isinstance(logprobs, Unparsed) else _strengths(logprobs.values, words))
-    by_answer = _by_answer(orders, strengths) if all(strengths) else None
+        reply = _shown(order, completion, logprobs, words, mode, referenced=referenced)
+        if reason is not None and template.verdict is not None:
+            reply = _with_reason(reply, reason, template.verdict)
+        shown.append(reply)
+        strengths.append(() if isinstance(logprobs, Unparsed) else _strengths(logprobs.values, words, len(order)))
+    deciding = _deciding(mode, list(zip(orders, strengths, strict=True)))
+    by_answer = _by_answer(deciding) if deciding else None
     return Readout(shown=tuple(shown), prompts=tuple(prompts), strengths=by_answer)
+
+
+class Reason(NamedTuple):
+    """A reason that the judge wrote before its verdict. `is_cut`: it reached its token limit."""
+
+    text: str
+    thinking: str | None
+    is_cut: bool
+
+
+_ROOM = 64
+"""Tokens kept free for the fixed text around the verdict."""
+
+
+def _ask(
+    mode: ReadingMode, sample_id: str, verdict: VerdictForm | None, prompts: Sequence[Prompt], words: Words
+) -> RequestFlow[list[tuple[Completion, Reason | None]]]:
+    candidates = (*chain.from_iterable(words.spellings.values()), *words.longer)
+    if verdict is None or verdict.reason_tokens is None:
+        before = "" if verdict is None else verdict.before.rstrip(" ")
+        asked = [replace(prompt, prefill=before) if before else prompt for prompt in prompts]
+        completions = yield requests_of(asked, Sampling(max_tokens=1), candidates)
+        return [(completion, None) for completion in completions]
+    sampling = sampling_for(
+        mode, sample_id, verdict.reason_tokens, stop=(verdict.stop,), reserve=verdict.reason_tokens + _ROOM
+    )
+    asked = [replace(prompt, prefill=verdict.head.rstrip(" ")) for prompt in prompts]
+    written = yield requests_of(asked, sampling)
+    reasons = [_reason(completion, verdict) for completion in written]
+    read = [index for index, completion in enumerate(written) if failure_of(completion) is None]
+    reading = Sampling(max_tokens=1, reserve=verdict.reason_tokens + _ROOM)
+    continued = yield [
+        Request(
+            key=f"verdict {index}",
+            prompt=replace(prompts[index], prefill=f"{verdict.head}{reasons[index].text}{verdict.before}".rstrip(" ")),
+            sampling=reading,
+            candidates=candidates,
+        )
+        for index in read
+    ]
+    by_index = dict(zip(read, continued, strict=True))
+    return [(by_index.get(index, written[index]), reasons[index]) for index in range(len(prompts))]
+
+
+def _reason(completion: Completion, verdict: VerdictForm) -> Reason:
+    text = (completion.texts[0] if completion.texts else "").rstrip()
+    opening = verdict.before.partition(verdict.stop)[0].strip()
+    text = text.removesuffix(opening).rstrip() if opening else text
+    is_cut = failure_of(completion) is None and completion.finish_reasons[0] == "length"
+    return Reason(text, thinking_of(completion), is_cut=is_cut)
+
+
+def _with_reason(shown: Shown, reason: Reason, verdict: VerdictForm) -> Shown:
+    why = f"the reason did not end within {verdict.reason_tokens} tokens, so the verdict was read there"
+    return replace(
+        shown,
+        text=f"{verdict.head}{reason.text}{verdict.before}{shown.text}",
+        thinking=reason.thinking,
+        reason=reason.text or None,
+        reason_failure=Unparsed("reason_cut", "", why) if reason.is_cut else None,
+    )
 
 
 def read_rewards(sample: Sample) -> RequestFlow[Readout]:
@@ -187,6 +313,9 @@ def _rewarded(index: int, completion: Completion) -> Shown:
 def words_of(template: Template, answers: int, *, scale: tuple[float, float], step: float = 1) -> Words:
     """Return each word with and without a leading space."""
     low, high = scale
+    if (verdict := template.verdict) is not None:
+        spelled = {word: _spaced(same) for word, same in verdict.words.items()}
+        return Words(template.reading, spelled, verdict.scores, _longer(spelled), verdict.min_coverage)
     if template.reading == "letters":
         forms: Mapping[str, tuple[str, ...]] = {letter: (letter,) for letter in letters(answers)}
         scores: tuple[float, ...] = ()
@@ -195,8 +324,22 @@ def words_of(template: Template, answers: int, *, scale: tuple[float, float], st
     else:
         scores = score_lines(scale, step).values
         forms = {f"{score:g}": (f"{score:g}",) for score in scores}
-    spellings = {word: (*same, *(f" {text}" for text in same)) for word, same in forms.items()}
-    return Words(template.reading, spellings, scores)
+    return Words(template.reading, {word: _spaced(same) for word, same in forms.items()}, scores)
+
+
+def _spaced(same: Sequence[str]) -> tuple[str, ...]:
+    return (*same, *(f" {text}" for text in same))
+
+
+def _longer(spellings: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the numbers that continue a word which other words continue too, such as `11` for `1` and `10`."""
+    known = {text for same in spellings.values() for text in same}
+    begun = [
+        text
+        for text in known
+        if text[-1].isdigit() and any(other != text and other.startswith(text) for other in known)
+    ]
+    return tuple(sorted({f"{text}{digit}" for text in begun for digit in "0123456789"} - known))
 
 
 def _word_logprobs(completion: Completion, words: Words, template: Template) -> WordLogprobs | Unparsed:
@@ -206,10 +349,11 @@ def _word_logprobs(completion: Completion, words: Words, template: Template) -> 
         return Unparsed("engine", "", f"the engine returns no probabilities, which reading {template.reading} requires")
     logprobs = iter(completion.candidate_logprobs)
     masses = [math.fsum(math.exp(next(logprobs)) for _ in spellings) for spellings in words.spellings.values()]
-    if (mass := math.fsum(masses)) < MIN_ASSIGNED:
+    if (mass := math.fsum(masses)) < words.min_coverage:
         text = completion.texts[0] if completion.texts else ""
         listed = ", ".join(words.spellings)
-        return Unparsed("off_grammar", text, f"the probability of {listed} is only {mass:.2g}; the minimum is 0.5")
+        finding = f"the probability of {listed} is only {mass:.2g}; the minimum is {words.min_coverage:g}"
+        return Unparsed("low_coverage", text, finding)
     floor = -math.inf if template.reading == "grade" else _FLOOR
     values = tuple(max(floor, math.log(mass)) if mass > 0 else floor for mass in masses)
     return WordLogprobs(values, completion.approximation)
@@ -241,23 +385,40 @@ def _shown(
         return replace(shown, scores=(grades.expected,), grades=grades, log_odds=log_odds)
     if len(order) > 2:
         return replace(shown, scores=tuple(low + (high - low) * share for share in _shares(values)))
-    lines = ScoreLines(values=(low, high), pairs=((high, low), (low, high)), texts=tuple(words.spellings))
+    middle = (low + high) / 2
+    pairs = ((high, low), (low, high), (middle, middle))[: len(values)]
+    lines = ScoreLines(values=(low, high), pairs=pairs, texts=tuple(words.spellings))
     distribution = pair_distribution(lines, values, approximation)
-    return replace(shown, scores=distribution.expected, distribution=distribution, log_odds=values[0] - values[1])
+    is_tie = len(values) > 2 and likeliest_winner(distribution.first_better, distribution.tie) == "tie"
+    scores = (middle, middle) if is_tie else distribution.expected
+    return replace(shown, scores=scores, distribution=distribution, log_odds=values[0] - values[1])
 
 
-def _strengths(values: tuple[float, ...], words: Words) -> tuple[float, ...]:
+def _strengths(values: tuple[float, ...], words: Words, answers: int) -> tuple[float, ...]:
     if words.reading == "letters":
         whole = math.log(math.fsum(map(math.exp, values)))
-        return tuple(value - whole for value in values)
+        return tuple(value - whole for value in values[:answers])
     if words.reading == "yes-no":
         return (values[0] - values[1],)
     return (grade_distribution(words.scores, values, "").expected,)
 
 
-def _by_answer(orders: Sequence[tuple[int, ...]], strengths: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+_Strengths = Sequence[tuple[tuple[int, ...], tuple[float, ...]]]
+"""Orders, and the strengths of the answers in the order shown; empty if the prompt failed."""
+
+
+def _deciding(mode: ReadingMode, read: _Strengths) -> _Strengths:
+    """Return the orders that decide the verdict, or nothing if one of them failed."""
+    if getattr(mode, "order_rule", "mean") == "given":
+        read = read[:1]
+    known = [(order, values) for order, values in read if values]
+    several = len(read[0][0]) > 1
+    return known if len(known) == len(read) or (several and getattr(mode, "accept_one_order", False)) else ()
+
+
+def _by_answer(read: _Strengths) -> tuple[float, ...]:
     sums: dict[int, list[float]] = {}
-    for order, values in zip(orders, strengths, strict=True):
+    for order, values in read:
         for index, value in zip(order, values, strict=True):
             sums.setdefault(index, []).append(value)
     return tuple(math.fsum(values) / len(values) for _, values in sorted(sums.items()))
@@ -294,8 +455,10 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
         indices = list(range(len(judgment.shown)))
     sampling = sampling_for(mode, judgment.sample_id, mode.reason_tokens, reserve=1)
 
+    before = "" if template.verdict is None else template.verdict.before.lstrip()
+
     def ask(prompt: Prompt, reply: str) -> Prompt:
-        return follow_up_prompt(template, prompt, [reply, _WHY])
+        return follow_up_prompt(template, prompt, [f"{before}{reply}", _WHY])
 
     return explain(judgment, indices, prompts, sampling, ask)
 
@@ -303,9 +466,23 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
     """Build the judgment of a pair, `consistent` if the letters from both orders refer to the same answer."""
     strengths = readout.strengths
-    probability = None if strengths is None else first_better(mode, strengths)
     orders = [shown for shown in readout.shown if len(shown.order) == 2]
     winners = [winner_of(scores) for shown in orders if (scores := in_sample_order(shown)) is not None]
-    verdict = None if probability is None else PairVerdict(winner=winner_by(probability, mode.tie_threshold))
+    probability = verdict = None
+    if strengths is not None:
+        decisive, tie = first_better(mode, strengths), _tie(mode, orders)
+        probability = (1 - tie) * decisive + tie / 2
+        conflict = getattr(mode, "order_rule", "mean") == "tie" and len(set(winners)) > 1
+        winner: Winner = "tie" if conflict else winner_by(probability, mode.tie_threshold)
+        if tie > (1 - tie) * max(decisive, 1 - decisive):
+            winner = "tie"
+        verdict = PairVerdict(winner=winner)
     judgment = judged(mode, sample, readout.shown, verdict, probability=probability, failure=readout.failure)
     return replace(judgment, scores=answer_scores(mode, readout), consistent=agree(winners))
+
+
+def _tie(mode: ReadingMode, orders: Sequence[Shown]) -> float:
+    """Return the mean probability of the tie word in the orders that decide the verdict."""
+    deciding = orders[:1] if getattr(mode, "order_rule", "mean") == "given" else orders
+    ties = [shown.distribution.tie for shown in deciding if shown.distribution is not None]
+    return math.fsum(ties) / len(ties) if ties else 0.0

@@ -11,11 +11,12 @@ from typing import ClassVar, Literal, NamedTuple
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import graded, grades_of, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.mode import BatchMode, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.mode import check_above_zero, pair_orders, sampling_for
 from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
+from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import Completion, Prompt, Request, Sample, Shown
 
 Against = Literal["auto", "reference", "anchor", "nothing"]
@@ -43,11 +44,12 @@ class Single(ReadingMode):
 
     name: ClassVar[str] = "single"
     answers: ClassVar[tuple[int, int]] = (1, 1)
-    shown_fields: ClassVar[tuple[str, ...]] = (_ANCHOR,)
+    shown_fields: ClassVar[tuple[str, ...]] = (_ANCHOR, *ReadingMode.shown_fields)
     takes_rewards: ClassVar[bool] = True
     ignores_id: ClassVar[bool] = True
 
     template: str = "judgelm-v1"
+    prompt: JudgePrompt | None = None
     against: Against = "auto"
     scale: tuple[float, float] = (1, 10)
     step: float = 1
@@ -78,7 +80,7 @@ class Single(ReadingMode):
     @property
     def template_sha(self) -> str:
         """Hash of all prompts that can be used with this value of `against`."""
-        template = get_template(self.template)
+        template = reading_of(self)
         if template.reads_words:
             return template.sha
         shas = {"reference": template.sha_for(1), "anchor": template.sha, "nothing": grading_family(self.scale).sha}
@@ -88,7 +90,9 @@ class Single(ReadingMode):
 
     def check(self, sample: Sample) -> None:
         """Check that the sample has one answer and, if required, a reference or an anchor."""
-        BatchMode.check(self, sample)
+        ReadingMode.check(self, sample)
+        if self.prompt is not None:
+            return
         anchor = sample.metadata.get(_ANCHOR)
         template = reading_of(self)
         if template.reads_alone and anchor is not None and self.against == "auto":

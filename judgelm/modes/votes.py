@@ -15,6 +15,7 @@ from judgelm.modes.conversation import VOTE
 from judgelm.modes.flow import Flow, Round, interleave, map_rounds
 from judgelm.modes.mode import BatchMode
 from judgelm.modes.multi import DECIMALS, ranking
+from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import (
     MAX_REPLIES,
     Completion,
@@ -91,6 +92,16 @@ class Voted(BatchMode):
         """Whether the mode shows references."""
         return self.mode.reference
 
+    @property
+    def prompt(self) -> JudgePrompt | None:
+        """The mode's prompt file, if any."""
+        return getattr(self.mode, "prompt", None)
+
+    @property
+    def _labels(self) -> tuple[str, str]:
+        labels: tuple[str, str] = getattr(self.mode, "labels", _CORRECT)
+        return labels
+
     def check(self, sample: Sample) -> None:
         """Check that the mode can judge a sample."""
         self.mode.check(sample)
@@ -119,7 +130,7 @@ class Voted(BatchMode):
 
     def _conclude(self, drawn: Sequence[Judgment]) -> Judgment:
         read = [judgment for judgment in drawn if judgment.verdict is not None]
-        values = [value for judgment in read if (value := _value(judgment)) is not None]
+        values = [value for judgment in read if (value := _value(judgment, self._labels)) is not None]
         opinion = self._opinion(read, values) if len(read) > self.votes // 2 else _unread(drawn, self.votes)
         if isinstance(opinion, Unparsed):
             verdict, scores, probability, failure = None, None, None, opinion
@@ -159,7 +170,7 @@ class Voted(BatchMode):
         elif mean == 0.5:
             return Unparsed("undecided", "", "the mean P(correct) is 0.5")
         else:
-            verdict = LabelVerdict(label=_CORRECT[mean > 0.5])
+            verdict = LabelVerdict(label=self._labels[mean > 0.5])
         return Opinion(verdict=verdict, scores=_mean_scores(opinions), probability=mean)
 
 
@@ -194,14 +205,14 @@ def _parts(completion: Completion, count: int) -> list[Completion]:
     return [parts[0], *(replace(part, prompt_tokens=0, completion_tokens=0) for part in parts[1:])]
 
 
-def _value(judgment: Judgment) -> float | None:
+def _value(judgment: Judgment, labels: Sequence[str]) -> float | None:
     match judgment.verdict:
         case GradeVerdict(score=score):
             return score
         case PairVerdict(winner=winner) if judgment.probability is None:
             return {1: 1.0, 2: 0.0, "tie": 0.5}[winner]
         case LabelVerdict(label=label) if judgment.probability is None:
-            return float(_CORRECT.index(label)) if label in _CORRECT else None
+            return float(labels.index(label)) if label in labels else None
         case PairVerdict() | LabelVerdict():
             return judgment.probability
     return None

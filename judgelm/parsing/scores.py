@@ -279,6 +279,7 @@ MIN_ASSIGNED = 0.5
 """Minimum total probability of all score lines that is required for a meaningful P(first better)."""
 
 _MIN_LISTED = 1e-4
+_DECIMALS = 9  # so that float noise cannot flip a verdict at 0.5
 
 
 class ScoreLines(NamedTuple):
@@ -406,6 +407,15 @@ def winner_by(probability: float, tie_threshold: float) -> Winner:
     """Return the more likely winner, or a tie if the probability is within `tie_threshold` (inclusive) of 0.5."""
     lead = probability - 0.5
     if abs(lead) <= tie_threshold + 1e-9:  # in floating point 0.55 - 0.5 > 0.05
+        return "tie"
+    return 1 if lead > 0 else 2
+
+
+def likeliest_winner(first_better: float, tie: float) -> Winner:
+    """Return the most likely outcome; if both answers are equally likely to be better, return a tie."""
+    first, second = first_better - tie / 2, 1 - first_better - tie / 2
+    lead = round(first - second, _DECIMALS)
+    if lead == 0 or round(tie - max(first, second), _DECIMALS) > 0:
         return "tie"
     return 1 if lead > 0 else 2
 

@@ -163,6 +163,31 @@ from a reward.
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerdictForm:
+    """How the verdict of a prompt file is read.
+
+    Attributes:
+        words: spellings, keyed by verdict word: for a pair first, second, and tie; for a label fulfilled and failed.
+        scores: score of each word; empty for letters.
+        tie: whether the third word means a tie.
+        head: forced beginning of a reply with a reason.
+        before: fixed text before the verdict.
+        stop: the part of `before` that ends the reason.
+        reason_tokens: maximum number of tokens for the reason; None reads the verdict directly.
+        min_coverage: minimum total probability of the words.
+    """
+
+    words: Mapping[str, tuple[str, ...]]
+    scores: tuple[float, ...]
+    tie: bool
+    head: str
+    before: str
+    stop: str
+    reason_tokens: int | None
+    min_coverage: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Template:
     """A family of layouts, one per number of answers.
 
@@ -172,6 +197,7 @@ class Template:
         reading: how the reply is parsed; `verdict` for judges that reason and end with a verdict.
         takes_criterion: whether the prompt asks about the user's criterion.
         of_trajectories: whether answers are shown as trajectory steps.
+        verdict: how the verdict is read, for prompt files.
     """
 
     id: str
@@ -179,6 +205,7 @@ class Template:
     reading: JudgeReading | Literal["verdict"] = "score-line"
     takes_criterion: bool = False
     of_trajectories: bool = False
+    verdict: VerdictForm | None = None
 
     @property
     def reasons_first(self) -> bool:
@@ -194,6 +221,11 @@ class Template:
     def reads_words(self) -> bool:
         """Whether the verdict is based on the probabilities of the first word or on a reward."""
         return self.reads_alone or self.reading == "letters"
+
+    @property
+    def shows_reference(self) -> bool:
+        """Whether the prompt can show a reference."""
+        return True
 
     @property
     def chat(self) -> bool:
@@ -342,8 +374,13 @@ def _reading_template(template_id: str, reading: JudgeReading, before: str, afte
         )
 
     takes_criterion = "{criterion}" in f"{before}{after}"
-    kind = {"takes_criterion": takes_criterion, "of_trajectories": of_trajectories}
-    return Template(id=template_id, layout=layout, reading=reading, **kind)
+    return Template(
+        id=template_id,
+        layout=layout,
+        reading=reading,
+        takes_criterion=takes_criterion,
+        of_trajectories=of_trajectories,
+    )
 
 
 _DIALOGUE: Messages = (("user", "{question}"), ("assistant", "{answer_1}"))

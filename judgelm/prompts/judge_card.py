@@ -47,6 +47,17 @@ class GgufBase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSource:
+    """The prompt file of a judge: its name, its text, and the name of the prompt in it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    file: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
     """Describes how a judge was trained and how it is prompted.
 
@@ -60,6 +71,7 @@ class Card:
         identity: hashes of the model from `model_hashes`; empty if the engine provides none.
         reading: how the reply is parsed; if None, the template's reading is used.
         tie_threshold: see mode `pair`; if None, each run sets the threshold.
+        prompt: prompt file that replaces the template; its ID is then `prompt:` and the prompt's name.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
         reference: whether training prompts contained references: `with`, `without`, or `both`.
         thinking: thinking argument for the chat template; `absent` omits it.
@@ -84,6 +96,7 @@ class Card:
     calibration_temperature: float = 1.0
     scale: tuple[float, float] = (1, 10)
     step: float = 1
+    prompt: PromptSource | None = None
     prompt_format: str = "text"
     reference: str = "both"
     thinking: ThinkingMode = "absent"
@@ -264,7 +277,7 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
     made, again = ("tuned to", "tune") if card.model is not None else ("trained with", "train")
     if card.template != template:
         finding = f"the judge was {made} template {card.template!r}, not {template!r}"
-        raise CardError(f"{location}: {finding}; remove --template, or pass --ignore-card")
+        raise CardError(f"{location}: {finding}; remove --template or --prompt, or pass --ignore-card")
     if card.template_sha != template_sha:
         finding = f"another version of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
         way_out = f"install the judgelm version it was {made}, {again} it again, or pass --ignore-card"

@@ -114,7 +114,9 @@ _ANY_SIGNS = rf"(?:[^\w\[\]<>#{OPENING}{CLOSING}]|_)*+"
 _ANY_NUMBER = rf"[^\n\[\]<>#{OPENING}{CLOSING}]{{0,20}}?"
 _NUMBER = "[0-9\u2160-\u217f]+"
 _BLANKS = r"[\s\\]*+"
+_LINE_START = r"(?:(?<=\n)|\A)[^\w\n]*+"
 _ROMAN_FOR = {str(number): chr(0x215F + number) for number in range(1, 10)}
+_FIRST_LETTER = re.compile(r"\A\W*+\w|\A.", re.DOTALL)
 _MIN_LETTERS = 4
 _PLAIN = re.compile(r"[\t\n\r -~]*")
 
@@ -123,7 +125,8 @@ class Sanitizer:
     """Finds and sanitizes markers and their confusables.
 
     Args:
-        markers: marker texts; `{n}` matches any number, so that `Assistant 7` cannot open a block either.
+        markers: marker texts; `{n}` matches any number, so that `Assistant 7` cannot open a block either. A marker that
+            starts with a line break is only found at the start of a line.
         exact: match only literal text, as for special tokens.
     """
 
@@ -183,12 +186,13 @@ def _loose(marker: str) -> str:
     Markers with several letters also match if they contain other punctuation, digits in place of letters, or short text
     in place of `{n}`, such as `[The_End_of_Assistant_One's_Answer]`.
     """
+    start = _LINE_START if marker.startswith("\n") else ""
     parts = _PART.findall(marker)
     wordy = sum(part.isalpha() for part in parts) >= _MIN_LETTERS
     if wordy:
         words = [index for index, part in enumerate(parts) if _is_word(part)]
         parts = [part for index, part in enumerate(parts) if not words[0] < index < words[-1] or _is_word(part)]
-    pattern = _look(parts[0], wordy)
+    pattern = start + _look(parts[0], wordy)
     for before, part in pairwise(parts):
         beside_word = _is_word(before) and _is_word(part)
         beside_word |= (_is_word(before) or _is_word(part)) and (before in _OUTER or part in _OUTER)
@@ -215,7 +219,7 @@ def _look(part: str, wordy: bool) -> str:
 
 def _sanitize(marker: str) -> str:
     sanitized = marker.translate(_HARMLESS)
-    return sanitized if sanitized != marker else f"{marker[0]} {marker[1:]}"
+    return sanitized if sanitized != marker else _FIRST_LETTER.sub(r"\g<0> ", marker, count=1)
 
 
 _SENTINELS = ("zq0qz", "zq1qz", "zq2qz", "zq3qz")

@@ -20,6 +20,7 @@ from judgelm.engines.base import MODEL_ENGINES, Engine
 from judgelm.errors import InputError
 from judgelm.jsonl import Appender, encode_line
 from judgelm.modes import BatchMode
+from judgelm.modes.readings import prompt_of
 from judgelm.records import Judgment, Sample
 from judgelm.runs.answers import SelfAnswers, read_self_answers, with_self_answers
 from judgelm.runs.recorded_rows import row_names
@@ -251,6 +252,7 @@ def _open_stream(
         references=job.references,
         answers=mode.answers,
         check=mode.check,
+        prompt=prompt_of(mode),
         reading=job.reading,
         once=True,
         repeats="skip",

@@ -30,6 +30,7 @@ from judgelm.data.readers.inputs import is_stream
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
 from judgelm.modes import BatchMode
+from judgelm.modes.readings import prompt_of
 from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample, TextHashes
 from judgelm.runs.serialization import hashes_of_row, judgment_from_row, judgment_row
@@ -49,11 +50,13 @@ def judging_fingerprint(mode: BatchMode, described: Mapping[str, Any], inputs: l
 
 
 def provenance(mode: BatchMode, described: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model, engine, mode, versions, and machine of a run."""
+    """Return the model, engine, mode, prompt file, versions, and machine of a run."""
+    prompt = prompt_of(mode)
     return {
         "judgelm": VERSION,
         **described,
         **mode_identity(mode),
+        **({} if prompt is None else {"prompt": {"file": prompt.file, "name": prompt.name, "text": prompt.source}}),
         "machine": {"system": platform.platform(), "python": platform.python_version()},
     }
 

@@ -21,6 +21,7 @@ from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
+from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import Judgment
 from judgelm.serving.chat import ask, chat_response, model_request, stable_text
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
@@ -76,8 +77,12 @@ class JudgeHandler:
         self.options = options
         self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
         self.in_flight = 0
-        self._mode: Callable[[str, str], BatchMode] = lru_cache(_CACHED_MODES)(
-            lambda name, options: self.judge.mode(name, **json.loads(options))
+        self._mode: Callable[[str, str, JudgePrompt | None], BatchMode] = lru_cache(_CACHED_MODES)(
+            lambda name, options, prompt: (
+                self.judge.mode(name, **json.loads(options))
+                if prompt is None
+                else self.judge.mode_with(prompt, name, **json.loads(options))
+            )
         )
 
     async def respond(self, request: ChatRequest) -> ChatResponse:
@@ -158,7 +163,8 @@ class JudgeHandler:
         for judgment in judgments:
             if judgment.failure is not None:
                 raise UnjudgedError(judgment.failure)
-        scale = self.judge.format.scale
+        prompt = tasks[0].prompt if tasks else None
+        scale = self.judge.format.scale if prompt is None else prompt.reply.scale
         results = [judge_result(task, judgment, scale=scale, draws=request.n) for judgment in judgments]
         scores = tuple(score for each in results for score in each.scores)
         result = results[0] if len(results) == 1 else JudgeResult(scores=scores, batch=tuple(results))
@@ -175,7 +181,7 @@ class JudgeHandler:
     async def _run_tasks(self, tasks: Sequence[ModeTask]) -> list[Judgment]:
         flows: list[tuple[Callable[[], RequestFlow[Judgment]], Hashable]] = []
         for task in tasks:
-            mode = self._mode(task.mode, json.dumps(task.options, sort_keys=True))
+            mode = self._mode(task.mode, json.dumps(task.options, sort_keys=True), task.prompt)
             sample = checked_sample(task.sample, mode)
             if mode.ignores_id and getattr(mode, "temperature", None) == 0:
                 sample = replace(sample, id="-")  # the id has no effect, so identical samples are judged only once

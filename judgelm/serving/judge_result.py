@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import fsum
 
 from judgelm.dialects.contract import JudgeResult, JudgeTask
-from judgelm.parsing.scores import MIN_ASSIGNED
-from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown, Winner
+from judgelm.parsing.scores import MIN_ASSIGNED, likeliest_winner
+from judgelm.records import GradeDistribution, Judgment, PairDistribution, Shown
 
 _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9
@@ -71,15 +71,6 @@ def _of_words(judgment: Judgment, scale: tuple[float, float]) -> _PromptScores:
     if any(len(shown.order) == 1 and shown.grades is None for shown in judgment.shown):  # rewards are not on a scale
         scores = (low + (high - low) * first, high - (high - low) * first)
     return _PromptScores(lines=(((high, low), first), ((low, high), 1 - first)), expected=scores, first_better=first)
-
-
-def likeliest_winner(first_better: float, tie: float) -> Winner:
-    """Return the most likely outcome; if both answers are equally likely to be better, return a tie."""
-    first, second = first_better - tie / 2, 1 - first_better - tie / 2
-    lead = round(first - second, _DIGITS)
-    if lead == 0 or round(tie - max(first, second), _DIGITS) > 0:
-        return "tie"
-    return 1 if lead > 0 else 2
 
 
 def _prompt_scores(shown: Shown) -> _PromptScores:

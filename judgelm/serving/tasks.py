@@ -15,6 +15,7 @@ from judgelm.data.sources.registry import recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, digest
 from judgelm.errors import InputError
 from judgelm.modes import BatchMode
+from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import Sample
 
 _SOURCE = "question"
@@ -29,11 +30,13 @@ class ModeTask:
     Attributes:
         mode: a key of `judgelm.modes.MODES`.
         options: fields of the mode, in JSON form.
+        prompt: the prompt to judge with, instead of the judge's template.
     """
 
     sample: Sample
     mode: str = "pair"
     options: Mapping[str, Any] = field(default_factory=dict)
+    prompt: JudgePrompt | None = None
 
 
 def read_task(body: Mapping[str, Any]) -> ModeTask:
@@ -91,9 +94,18 @@ def mode_tasks(task: JudgeTask, *, both_orders: bool = False, reasons: bool = Fa
     """Return the mode tasks for a task: none for `prepare`, one per pair for a batch, otherwise a single task."""
     if task.kind == "prepare":
         return ()
+    prompt: JudgePrompt | None = task.facts.get("prompt")
+    if prompt is not None:
+        return (_prompt_task(task, prompt, reasons=reasons),)
     samples = task.facts.get("batch", (task.sample,))
     options = {"reasons": "all", "reason_tokens": REASON_TOKENS} if reasons else {}
     return tuple(_mode_task(task, _judge_sample(sample), options, both_orders=both_orders) for sample in samples)
+
+
+def _prompt_task(task: JudgeTask, prompt: JudgePrompt, *, reasons: bool) -> ModeTask:
+    asks_reason = reasons and prompt.reply.reason is None
+    options = {"reasons": "all", "reason_tokens": REASON_TOKENS} if asks_reason else {}
+    return ModeTask(sample=task.sample, mode=prompt.modes[0], options=options, prompt=prompt)
 
 
 def headed_question(sample: Sample) -> str:

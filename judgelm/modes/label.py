@@ -1,0 +1,68 @@
+"""Labelling of one answer with the verdict words of a prompt file, such as `Yes` and `No`."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from judgelm.errors import ConfigError
+from judgelm.modes.completions import judged, with_usage
+from judgelm.modes.flow import Flow
+from judgelm.modes.mode import check_above_zero
+from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
+from judgelm.modes.reasons import Explained
+from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.records import LabelVerdict, Sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptLabel(ReadingMode):
+    """Label one answer with a prompt file whose reply is a `label`.
+
+    The verdict is the prompt's word for `fulfilled` or `failed` in lower case, and `probability` is P(fulfilled).
+
+    Attributes:
+        threshold: minimum P(fulfilled) for the label `fulfilled`.
+    """
+
+    name: ClassVar[str] = "label"
+    answers: ClassVar[tuple[int, int]] = (1, 1)
+    ignores_id: ClassVar[bool] = True
+
+    template: str = ""
+    prompt: JudgePrompt | None = None
+    threshold: float = 0.5
+    reference: Literal["auto", "use", "ignore"] = "auto"
+    scale: tuple[float, float] = (0, 1)
+    step: float = 1
+    reasons: Explained = "none"
+    reason_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+    criterion: str | None = None
+    calibration_temperature: float = 1.0
+    tie_threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_above_zero(self, "reason_tokens")
+        if self.prompt is None:
+            raise ConfigError("mode label requires a prompt file whose reply is a label; pass it with --prompt")
+        if not 0 <= self.threshold <= 1:
+            raise ConfigError(f"threshold is {self.threshold}; it is a probability, from 0 to 1")
+        object.__setattr__(self, "template", check_reading(self))
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The labels for `failed` and `fulfilled`."""
+        assert self.prompt is not None, "checked at the start"
+        fulfilled, failed = self.prompt.reply.words
+        return failed.lower(), fulfilled.lower()
+
+    @with_usage
+    def __call__(self, sample: Sample) -> Flow:
+        """Judge a sample."""
+        self.check(sample)
+        readout = yield from read_words(self, sample, ())
+        [shown] = readout.shown
+        probability = None if shown.scores is None else shown.scores[0]
+        verdict = None if probability is None else LabelVerdict(label=self.labels[probability >= self.threshold])
+        judgment = judged(self, sample, (shown,), verdict, probability=probability, failure=readout.failure)
+        return (yield from explain_word(self, judgment, readout.prompts))
