@@ -12,12 +12,13 @@ _NO_VALUE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeE
 """Errors raised by PyYAML for month 13, an empty `!!int`, or ten thousand brackets."""
 
 
-def parse_yaml(text: str) -> Any:
-    """Parse YAML."""
+def parse_yaml(text: str, *, as_strings: bool = False) -> Any:
+    """Parse YAML. With `as_strings`, all scalars are strings, so that the words Yes and No stay words."""
     import yaml  # imported here to keep --help fast
 
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        name = "BaseLoader" if as_strings else "SafeLoader"
+        return yaml.load(text, Loader=getattr(yaml, f"C{name}", getattr(yaml, name)))
     except (yaml.YAMLError, *_NO_VALUE) as error:
         raise ConfigError(_finding(error)) from None  # the original message contains the value
 

@@ -64,7 +64,7 @@ COMMANDS = Commands(
         "train": "training:train_command",
         "data": Commands("Create training data for judges.", _DATA),
         "judges": Commands("List, show, and install judges.", _JUDGES, alone="judges:list_judges", otherwise="show"),
-        "prompts": Commands("Describe your own judge prompts for judgelm serve.", _places("serve", "suggest")),
+        "prompts": Commands("Write and check your own judge prompts.", _places("prompts", "new check suggest")),
         "doctor": "doctor:doctor",
     },
     panels={"batch": "Judge", "eval": "Check a judge", "tune": "Make a judge", "judges": "More"},

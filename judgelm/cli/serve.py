@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from judgelm.bounds import MAX_WHOLE_BYTES, read_text
-from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, errors, write_text
+from judgelm.cli.console import EXIT_INTERRUPTED, Quiet, Results, console, errors
 from judgelm.cli.help import essential
 from judgelm.cli.options import ClusterOptions, ColumnOptions, Config, JudgeOptions
 from judgelm.cli.run import loaded_judge, shown_address
@@ -236,36 +236,6 @@ def _own_prompts(paths: list[Path] | None) -> "tuple[Dialect, ...]":
     for path in paths or ():
         dialects += read_dialects(path, [dialect.name for dialect in (*DIALECTS, *dialects)])
     return tuple(dialects)
-
-
-def suggest_command(
-    learned: Annotated[Path, typer.Argument(metavar="FILE")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE")],
-    overwrite: bool = False,
-) -> None:
-    """Write a prompt file from the prompts that `judgelm serve --learn` recorded.
-
-    Options:
-        learned: File with recorded prompts, with at least two of each kind.
-        out: Prompt file to write, for judgelm serve --prompt.
-        overwrite: Replace an existing file.
-
-    Example: judgelm prompts suggest learned.jsonl -o prompts.yaml
-
-    Text that differs between prompts of the same kind becomes a slot, named after the words before it. Check the file
-    before you use it, because names and reply formats are guesses.
-    """
-    from judgelm.dialects.learned_prompts import read_learned, suggested_prompts, written
-
-    if out.exists() and not overwrite:
-        raise ConfigError(f"-o {out}: the file already exists; choose a different -o or add --overwrite")
-    prompts = read_learned(learned)
-    suggested = suggested_prompts(prompts)
-    if not suggested:
-        raise ConfigError(f"{learned}: no two of the {len(prompts)} prompts are similar; record more")
-    write_text(out, written(suggested))
-    done = f"wrote {len(suggested)} prompts to {out}"
-    console.message(f"{done}; check the slots and replies, then run: judgelm serve --prompt {out}")
 
 
 def _engine(engine: str, upstream: str | None, engine_args: dict[str, Any]) -> tuple[str, dict[str, Any]]:

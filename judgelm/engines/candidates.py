@@ -29,6 +29,7 @@ class ScoreTree:
     Attributes:
         depths: 0 for the first token of a reply.
         longer: for each reply, the indices of the next-longest replies that start with it.
+        repeated: indices of replies with the same tokens as an earlier reply; they have no probability of their own.
     """
 
     tokens: tuple[int, ...]
@@ -36,6 +37,7 @@ class ScoreTree:
     depths: tuple[int, ...]
     paths: tuple[tuple[Step, ...], ...]
     longer: tuple[tuple[int, ...], ...]
+    repeated: frozenset[int] = frozenset()
 
     @cached_property
     def node_behind(self) -> dict[Step, int]:
@@ -89,10 +91,11 @@ class ScoreTree:
         """Return the log-probability of each reply, excluding longer replies that start with it."""
         begun = [sum(steps.get(step, -math.inf) for step in path) for path in self.paths]
         known = {node for node, _ in steps}
-        return tuple(
+        totals = [
             total if not longer else _without(total, [begun[index] for index in longer]) if end in known else -math.inf
             for total, longer, end in zip(begun, self.longer, self._ends, strict=True)
-        )
+        ]
+        return tuple(-math.inf if index in self.repeated else total for index, total in enumerate(totals))
 
     @cached_property
     def _ends(self) -> tuple[int | None, ...]:
@@ -115,17 +118,22 @@ def build_tree(replies: Sequence[Sequence[int]]) -> ScoreTree:
             tuple((nodes[tuple(reply[:depth])], reply[depth]) for depth in range(len(reply))) for reply in replies
         ),
         longer=_longer([tuple(reply) for reply in replies]),
+        repeated=frozenset(range(len(replies))) - frozenset(_first_indices(replies).values()),
     )
 
 
 def _longer(replies: list[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    indices = {reply: index for index, reply in enumerate(replies)}
+    indices = _first_indices(replies)
     longer: list[list[int]] = [[] for _ in replies]
     for index, reply in enumerate(replies):
         shorter = (indices[reply[:length]] for length in range(len(reply) - 1, 0, -1) if reply[:length] in indices)
-        if (longest := next(shorter, None)) is not None:
+        if (longest := next(shorter, None)) is not None and indices[reply] == index:
             longer[longest].append(index)
     return tuple(map(tuple, longer))
+
+
+def _first_indices(replies: Sequence[Sequence[int]]) -> dict[tuple[int, ...], int]:
+    return {tuple(reply): index for index, reply in reversed(list(enumerate(replies)))}
 
 
 def _without(total: float, longer: list[float]) -> float:
@@ -202,6 +210,10 @@ class CandidateTokenizer:
                 [all_ids[index]] = self._ids([reply])
             if not all_ids[index]:
                 raise EngineError(f"the tokenizer returns no tokens for the candidate {reply!r}")
+        first = _first_indices(all_ids)
+        for ids, reply in zip(all_ids, replies, strict=True):
+            if (other := replies[first[tuple(ids)]]).strip() != reply.strip():
+                raise EngineError(f"the tokenizer reads {other!r} and {reply!r} as the same tokens; choose other words")
         return all_ids
 
     def _ids(self, texts: list[str]) -> list[list[int]]:

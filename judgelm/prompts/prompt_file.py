@@ -313,9 +313,8 @@ def parse_prompts(source: str, path: str | Path) -> tuple[JudgePrompt, ...]:
         prompts = _FILE.validate_python(_entries(path, source))
     except ValidationError as error:
         first = error.errors()[0]
-        quote = "; quote the word, because YAML reads it as true or false" if isinstance(first["input"], bool) else ""
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: prompt {where}: {first['msg']}{quote}; {DOCS}") from None
+        raise ConfigError(f"{path}: prompt {where}: {first['msg']}; {DOCS}") from None
     return tuple(replace(prompt, file=Path(path).name, source=source) for prompt in prompts)
 
 
@@ -332,7 +331,7 @@ def _read(path: str | Path) -> str:
 def _entries(path: str | Path, source: str) -> list[dict[str, Any]]:
     if Path(path).suffix.lower() in (".yaml", ".yml", ".json", ""):
         try:
-            content = parse_yaml(source)
+            content = parse_yaml(source, as_strings=True)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}; correct it, or save the prompt as a .txt file") from None
     else:
@@ -352,10 +351,14 @@ def _text_prompt(path: str | Path, source: str) -> dict[str, Any]:
     return {"prompt": text, "reply": reply.strip()}
 
 
+def name_of(path: str | Path) -> str:
+    """Return the default name of a prompt: the file's name in lower case, with hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", Path(path).stem.lower()).strip("-") or "prompt"
+
+
 def _completed(path: str | Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Fill in the name, and expand the short forms of `prompt` and `reply`."""
-    stem = re.sub(r"[^a-z0-9]+", "-", Path(path).stem.lower()).strip("-") or "prompt"
-    completed = {"name": stem} | dict(entry)
+    completed = {"name": name_of(path)} | dict(entry)
     if isinstance(completed["prompt"], str):
         completed["prompt"] = [{"text": completed["prompt"]}]
     if not isinstance(completed.get("reply"), dict):

@@ -138,13 +138,14 @@ class Sanitizer:
         self._begins = None if begins is None else re.compile(f"[{re.escape(begins)}]")
         self._ascii_begins = tuple(filter(str.isascii, begins or ""))
         self._exact = exact
+        self._sanitize = _break_word if any(marker.startswith("\n") for marker in known) else _sanitize
 
     def __call__(self, text: str) -> tuple[str, int]:
         """Return the sanitized text and the number of markers found."""
         if self._find is None or (self._begins is not None and not self._may_begin(text)):
             return text, 0
         if self._exact or _PLAIN.fullmatch(text):
-            return self._find.subn(lambda match: _sanitize(match[0]), text)
+            return self._find.subn(lambda match: self._sanitize(match[0]), text)
         return self._sanitize_folded(text)
 
     def _may_begin(self, text: str) -> bool:
@@ -162,7 +163,7 @@ class Sanitizer:
             start, end = origin[match.start()], origin[match.end() - 1] + 1
             if start < done:
                 continue
-            pieces += [text[done:start], _sanitize(match[0])]
+            pieces += [text[done:start], self._sanitize(match[0])]
             done, count = end, count + 1
         return "".join(pieces) + text[done:], count
 
@@ -218,6 +219,12 @@ def _look(part: str, wordy: bool) -> str:
 
 
 def _sanitize(marker: str) -> str:
+    sanitized = marker.translate(_HARMLESS)
+    return sanitized if sanitized != marker else f"{marker[0]} {marker[1:]}"
+
+
+def _break_word(marker: str) -> str:
+    """Like `_sanitize`, for markers at the start of a line, which may follow blanks and punctuation."""
     sanitized = marker.translate(_HARMLESS)
     return sanitized if sanitized != marker else _FIRST_LETTER.sub(r"\g<0> ", marker, count=1)
 
