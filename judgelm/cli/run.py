@@ -324,6 +324,8 @@ def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
     if getattr(mode, "reasons", "none") != "none":
         incomplete = f" ({stats.reasons_incomplete} incomplete)" if stats.reasons_incomplete else ""
         yield "reasons written / failed", f"{stats.reasons}{incomplete} / {stats.reasons_failed}"
+    if (prompt := prompt_of(mode)) is not None and prompt.reply.reason is not None:
+        yield "reasons written / cut at the limit", f"{stats.reasons} / {stats.reason_cut}"
     if getattr(mode, "distribution", False):
         if stats.grade_distributions:
             yield "with a probability for every grade", f"{stats.grade_distributions} prompts"

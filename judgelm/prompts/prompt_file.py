@@ -39,7 +39,7 @@ KINDS: tuple[PromptKind, ...] = ("pair", "choice", "grade", "label")
 FIELDS = "prompt_fields"
 """Key of a sample's metadata that holds the values of a prompt's other slots."""
 REPLY_SLOTS = ("verdict", "reason", "probability", "score", "score_1", "score_2")
-DOCS = "see docs/replacing-gpt4/own-prompts.md"
+DOCS = "see docs/prompts.md"
 MAX_GRADES = 101
 _STRICT = ConfigDict(extra="forbid")
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")

@@ -38,6 +38,7 @@ class RunStats(SessionStats):
     Attributes:
         repaired: replies that could be parsed after a grammar-constrained retry.
         reasons_incomplete: truncated reasons, and reasons about answers that were truncated further.
+        reason_cut: reasons before the verdict that reached their limit, so that the verdict was read there.
         parts_failed: unparseable replies in judgments that have a verdict.
         mostly_unassigned: judgments without a probability, because score lines make up less than half of the total.
         unassigned: total probability of replies without a verdict.
@@ -62,6 +63,7 @@ class RunStats(SessionStats):
     repaired: int = 0
     reasons: int = 0
     reasons_incomplete: int = 0
+    reason_cut: int = 0
     reasons_failed: int = 0
     parts_failed: int = 0
     probabilities: int = 0
@@ -118,8 +120,10 @@ class RunStats(SessionStats):
         self.grade_distributions += shown.grades is not None
         self.repaired += shown.repaired is not None
         self.reasons += shown.reason is not None
-        self.reasons_incomplete += shown.reason is not None and shown.reason_failure is not None
-        self.reasons_failed += shown.reason is None and shown.reason_failure is not None
+        is_cut = shown.reason_failure is not None and shown.reason_failure.code == "reason_cut"
+        self.reason_cut += is_cut
+        self.reasons_incomplete += shown.reason is not None and shown.reason_failure is not None and not is_cut
+        self.reasons_failed += shown.reason is None and shown.reason_failure is not None and not is_cut
         if (distribution := shown.distribution or shown.grades) is not None:
             self.distributions += 1
             self.unassigned += distribution.unassigned
