@@ -96,7 +96,7 @@ def batch(
         if refused > run_options.max_failure_rate:
             raise typer.Exit(EXIT_FAILURES)
         return
-    check_paths(job)
+    check_paths(job, judge_options.judge_prompt())
     console.messages(check_joins(job))
     chosen = options.mode_options(context, mode_arg or ())
     if criteria is not None:
