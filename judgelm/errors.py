@@ -2,7 +2,8 @@
 
     JudgelmError
     ├── InputError              a file or row from the user
-    │   └── UnknownFieldsError  the fields have no known format
+    │   ├── UnknownFieldsError  the fields have no known format
+    │   └── GrammarError        a regular expression or JSON schema cannot be used
     ├── LabelCodeError          a file whose label values have no stated meaning
     ├── ConfigError             an unknown or unsuitable option, mode, template, or engine
     │   └── MissingExtraError   a package is not installed
@@ -36,6 +37,10 @@ class UnknownFieldsError(InputError):
     def __init__(self, message: str, columns: Mapping[str, str]) -> None:
         super().__init__(message)
         self.columns = dict(columns)
+
+
+class GrammarError(InputError):
+    """A grammar is invalid, too large, or takes too long to compile."""
 
 
 class LabelCodeError(JudgelmError):

@@ -5,7 +5,7 @@ verdict by a person or a teacher model.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from judgelm.errors import ConfigError, out_of_range
@@ -125,7 +125,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A constraint on replies: a regular expression that matches the whole reply, or a JSON schema as JSON text."""
+    r"""A constraint on replies: a regular expression that matches the whole reply, or a JSON schema as JSON text.
+
+    Regular expressions have the syntax of Rust's regex crate, without look-around; `\d`, `\w`, and `\s` are ASCII.
+    `judgelm.engines.grammars.check_grammar` checks a grammar.
+    """
 
     kind: Literal["regex", "json_schema"]
     text: str
@@ -241,7 +245,8 @@ class Completion:
             with it and not with a longer candidate. Candidates are -inf if the engine omitted them because their total
             is at most 0.01, and None if they were not requested or are not available.
         approximation: why the log-probabilities are not exact; empty if they are exact.
-        logprobs: tokens of each reply, at temperature 1; None if they were not requested or are not available.
+        logprobs: tokens of each reply, at temperature 1; None if they were not requested or are not available. The
+            transformers engine computes them before the grammar is applied, other engines usually after.
         sanitized: number of sanitized lookalikes of special tokens.
         reward: unbounded reward; the text of the reply is empty.
     """
@@ -531,6 +536,16 @@ class Judgment:
         if len(explained) == len(alone) > 1:
             return "\n\n".join(f"Answer {order[0] + 1}: {reason}" for order, reason in explained)
         return explained[0][1] if explained else None
+
+
+def tokens_between(tokens: tuple[TokenLogprobs, ...], start: int, end: int) -> tuple[TokenLogprobs, ...]:
+    """Return the tokens between two positions in their joined text. Tokens that cross a position are cut."""
+    kept, position = [], 0
+    for token in tokens:
+        begin, position = position, position + len(token.token)
+        if begin < end and (begin >= start or position > start):
+            kept.append(replace(token, token=token.token[max(0, start - begin) : end - begin]))
+    return tuple(kept)
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:

@@ -8,15 +8,21 @@ import gc
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 import transformers
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.hf import from_tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import CandidateTokenizer
+from judgelm.engines.grammars import GrammarCompiler
 from judgelm.engines.preprocess import check_head, prepare_request, refuse_images
 from judgelm.engines.transformers.batch import ImageFeatures, NewPrompt, PackedRow, begin_replies
 from judgelm.engines.transformers.decode_blocks import DecodeBlocks
@@ -26,19 +32,20 @@ from judgelm.engines.transformers.loaded_model import LoadedModel, load, no_visi
 from judgelm.engines.transformers.lora import LoraAdapters
 from judgelm.engines.transformers.pass_thread import PassThread, is_device_lost, is_out_of_memory
 from judgelm.engines.transformers.prefix_cache import PrefixCache
-from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, check_request, next_tokens
+from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 2048
 _CUDA_BATCH_TOKENS = 8192
+_COMPILING_S = 0.02
+"""Time to wait for grammars if there is nothing else to do."""
 
 
 class TransformersEngine:
     """Runs a loaded model. Sampling with the same seed is reproducible."""
 
-    supports_grammar = False
     gives_rewards = False
 
     def __init__(
@@ -57,6 +64,9 @@ class TransformersEngine:
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
         self._head = install_head(loaded.model)
+        self.supports_grammar = isinstance(loaded.tokenizer, PreTrainedTokenizerFast) and not self.gives_rewards
+        self._grammars = GrammarCompiler(partial(grammar_tokenizer, loaded))
+        self._compiling: list[tuple[QueuedRequest, Future[LLMatcher]]] = []
         self._waiting: deque[QueuedRequest] = deque()
         self._finished: list[Completion] = []
         self._pass_thread = PassThread()
@@ -81,7 +91,6 @@ class TransformersEngine:
     def submit(self, requests: Sequence[Request]) -> None:
         """Tokenise and queue requests."""
         for request in requests:
-            check_request(request)
             check_head(request, rewards=self.gives_rewards)
             if self._loaded.vision is None:
                 refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))
@@ -90,10 +99,29 @@ class TransformersEngine:
                 self._finished.append(prepared)
                 continue
             queued = self._queue_entry(*prepared)
-            if self._prefix_cache.has_continued(queued):
-                self._waiting.appendleft(queued)  # start it before the cache drops the prompt that it continues
+            if (grammar := request.sampling.grammar) is None:
+                self._enqueue(queued)
+                continue
+            self._compiling.append((queued, self._grammars.start(grammar)))
+
+    def _enqueue(self, queued: QueuedRequest) -> None:
+        if self._prefix_cache.has_continued(queued):
+            self._waiting.appendleft(queued)  # start it before the cache drops the prompt that it continues
+        else:
+            self._waiting.append(queued)
+
+    def _enqueue_compiled(self) -> None:
+        if not (self._waiting or len(self._decoding)):
+            wait([result for _, result in self._compiling], _COMPILING_S, FIRST_COMPLETED)
+        compiling, self._compiling = self._compiling, []
+        for queued, result in compiling:
+            if not result.done():
+                self._compiling.append((queued, result))
+            elif (error := result.exception()) is not None:
+                self._finished.append(queued.failed(str(error)))
             else:
-                self._waiting.append(queued)
+                queued.matcher = result.result()
+                self._enqueue(queued)
 
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:
         tree = self._candidates.tree(tokenized.text, request.candidates) if request.candidates else None
@@ -110,8 +138,10 @@ class TransformersEngine:
     def collect(self, timeout_s: float) -> list[Completion]:
         """Run passes until a request finishes."""
         until = time.monotonic() + timeout_s
-        while not self._finished and (self._waiting or len(self._decoding)):
-            self._step()
+        while not self._finished and (self._waiting or len(self._decoding) or self._compiling):
+            self._enqueue_compiled()
+            if self._waiting or len(self._decoding):
+                self._step()
             if time.monotonic() > until:
                 break
         finished, self._finished = self._finished, []
@@ -130,6 +160,7 @@ class TransformersEngine:
     def abort(self, keys: Iterable[str]) -> None:
         """See `Engine`."""
         dropped = set(keys)
+        self._compiling = [entry for entry in self._compiling if entry[0].request.key not in dropped]
         self._waiting = deque(queued for queued in self._waiting if queued.request.key not in dropped)
         self._decoding.discard(dropped)
         self._finished = [completion for completion in self._finished if completion.key not in dropped]
@@ -140,7 +171,8 @@ class TransformersEngine:
 
     def unload_adapter(self, adapter: str) -> bool:
         """See `HoldsAdapters`."""
-        in_flight = (*self._waiting, *(sequence.parent for sequence in self._decoding))
+        compiling = (queued for queued, _ in self._compiling)
+        in_flight = (*self._waiting, *compiling, *(sequence.parent for sequence in self._decoding))
         if any(queued.request.adapter == adapter for queued in in_flight):
             return False
         self._adapters.unload(adapter)
@@ -174,6 +206,7 @@ class TransformersEngine:
     def close(self) -> None:
         """Cancel all requests and release the model."""
         self._waiting.clear()
+        self._compiling.clear()
         self._decoding.clear()
         self._prefix_cache.clear()
         self._images = self._head = None
@@ -309,6 +342,12 @@ class TransformersEngine:
         else:
             self._decoding.clear()
             self._finished += [parent.failed(f"out of memory: {message}") for parent in running]
+
+
+def grammar_tokenizer(loaded: LoadedModel) -> LLTokenizer:
+    """Build the token table for grammars, which takes about 2 s for 150,000 tokens."""
+    vocabulary = max(len(loaded.tokenizer), int(loaded.model.config.get_text_config().vocab_size))
+    return from_tokenizer(loaded.tokenizer, vocabulary, sorted(loaded.eos_ids))
 
 
 class RewardEngine(TransformersEngine):
