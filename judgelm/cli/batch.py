@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -41,6 +41,7 @@ def batch(
     cascade: Annotated[str | None, typer.Option(metavar="SMALL,LARGE")] = None,
     cascade_band: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
     prompts: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    unknown: Literal["answer", "refuse"] | None = None,
     *,
     columns: ColumnOptions,
     flags: ModeFlags,
@@ -58,6 +59,8 @@ def batch(
         out: JSONL file for the judgments, or for the Batch API results. Use - for standard output, which
             cannot be resumed.
         prompts: For Batch API input, a YAML file that describes your judge prompts.
+        unknown: For Batch API input, answer unknown prompts with the model, or refuse them. Default: see judgelm
+            serve.
 
     Model and engine:
         model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
@@ -93,12 +96,15 @@ def batch(
         from judgelm.cli.serve import answer_file
 
         _refuse_judging_options(context)
-        refused = answer_file(job, model, judge_options, prompts, both_orders=flags.both_orders, results=results)
+        refused = answer_file(
+            job, model, judge_options, prompts, unknown=unknown, both_orders=flags.both_orders, results=results
+        )
         if refused > run_options.max_failure_rate:
             raise typer.Exit(EXIT_FAILURES)
         return
-    if prompts is not None:
-        raise ConfigError("--prompts requires Batch API input (rows with custom_id and body); remove it")
+    if prompts is not None or unknown is not None:
+        option = "--unknown" if prompts is None else "--prompts"
+        raise ConfigError(f"{option} requires Batch API input (rows with custom_id and body); remove it")
     check_paths(job)
     console.messages(check_joins(job))
     chosen = options.mode_options(context, mode_arg or ())

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from judgelm.dialects.contract import Reply
 from judgelm.errors import InputError, JudgelmError
-from judgelm.records import Unparsed
+from judgelm.records import TokenLogprobs, Unparsed
 
 
 class UnrecognisedError(InputError):
-    """No dialect recognises the prompt, and ordinary chats are disabled."""
+    """No dialect recognises the prompt, and the judge does not answer unrecognised prompts."""
 
 
 class UnjudgedError(JudgelmError):
@@ -25,9 +25,10 @@ class ChatResponse:
     """The reply to a client, with token counts and notes.
 
     Attributes:
-        dialect: None for an ordinary chat.
+        dialect: None if the model answered an unrecognised prompt.
         thinking: the model's thinking before each reply.
-        finish_reasons: `stop` or `length` for each reply in an ordinary chat; empty for verdicts.
+        finish_reasons: `stop` or `length` for each reply by the model; empty for verdicts.
+        logprobs: the tokens of each reply by the model, if requested; empty for verdicts.
     """
 
     reply: Reply
@@ -37,3 +38,4 @@ class ChatResponse:
     notes: tuple[str, ...] = ()
     thinking: tuple[str, ...] = ()
     finish_reasons: tuple[str, ...] = ()
+    logprobs: tuple[tuple[TokenLogprobs, ...], ...] = ()

@@ -47,6 +47,8 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
     if sampling.grammar is not None:
         kind = "regex" if sampling.grammar.kind == "regex" else "json"
         body["structured_outputs"] = {kind: sampling.grammar.text}
+    if prompt.tools:  # the grammar forces a call, so the server must not parse calls itself
+        body |= {"tools": list(prompt.tools), "tool_choice": "none"}
     if prompt.prefill:
         body |= CONTINUATION
     if logprobs:
