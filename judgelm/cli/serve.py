@@ -173,6 +173,8 @@ def serve(
             adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, handler_options)
+        if handler.answers_unknown:
+            console.message("the model answers unrecognised prompts; to reject them, pass --unknown refuse")
         app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),

@@ -70,7 +70,7 @@ def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
     if "invalid" in reasons:
         raise InputError(f'"messages": {completion.error}')
     if failure := next((reason for reason in reasons if reason in ("error", "too_long")), None):
-        raise UnjudgedError(Unparsed("engine" if failure == "error" else "too_long", "", completion.error))
+        raise UnjudgedError(Unparsed("engine" if failure == "error" else "too_long", "", completion.error), "reply")
     notes = chat_notes(request)
     if request.logprobs and completion.logprobs is None:
         notes += ("the engine does not support log-probabilities",)

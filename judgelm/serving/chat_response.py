@@ -12,11 +12,11 @@ class UnrecognisedError(InputError):
 
 
 class UnjudgedError(JudgelmError):
-    """The judge did not return a valid verdict; `failure` explains why."""
+    """The judge did not return a valid verdict, or the model did not return a reply; `failure` explains why."""
 
-    def __init__(self, failure: Unparsed) -> None:
+    def __init__(self, failure: Unparsed, wanted: str = "verdict") -> None:
         wrote = f"; the judge wrote {failure.text!r}" if failure.text and failure.why else ""
-        super().__init__(f"no verdict ({failure.code}): {failure.why or failure.text or 'unknown reason'}{wrote}")
+        super().__init__(f"no {wanted} ({failure.code}): {failure.why or failure.text or 'unknown reason'}{wrote}")
         self.failure = failure
 
 

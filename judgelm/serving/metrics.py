@@ -69,7 +69,7 @@ class _ServerCollector:
             ("dropped", "Judgments dropped because their clients disconnected.", counts.dropped),
         ):
             yield CounterMetricFamily(f"judgelm_{name}", meaning, count)
-        about_unknown = "Unrecognised prompts that the model answered, by the most similar known prompt."
+        about_unknown = "Unrecognised prompts that were not judged, by the most similar known prompt."
         unknown = CounterMetricFamily("judgelm_unknown_prompts", about_unknown, labels=("nearest",))
         for name, count in self._unknown_prompts.counts.copy().items():
             unknown.add_metric((name,), count)

@@ -1,4 +1,4 @@
-"""Counts and logs the unrecognised prompts that the model answers."""
+"""Counts and logs the unrecognised prompts that go to the model instead of the judge."""
 
 import logging
 from collections import Counter
@@ -14,7 +14,7 @@ _NONE = "none"
 
 
 class UnknownPrompts:
-    """Counts answered prompts by the most similar known prompt (`none` if no prompt is similar).
+    """Counts prompts by the most similar known prompt (`none` if no prompt is similar).
 
     The first prompt of each kind is logged with its difference. Otherwise, nobody would notice that a client's new
     release is no longer judged.
@@ -35,7 +35,7 @@ class UnknownPrompts:
             is_first = bool(finding) and name not in self._logged
             self._logged |= {name} if is_first else set()
         if is_first:
-            log.warning("answered an unrecognised prompt instead of judging it; %s", finding)
+            log.warning("unrecognised prompt, so the model answers it and does not judge; %s", finding)
 
     @property
     def summary(self) -> str:
@@ -43,4 +43,4 @@ class UnknownPrompts:
         if not self.counts:
             return ""
         nearest = ", ".join(f"{name} ({count:,})" for name, count in self.counts.most_common(5))
-        return f"answered {self.counts.total():,} unrecognised prompts; most similar known prompts: {nearest}"
+        return f"{self.counts.total():,} unrecognised prompts were not judged; most similar known prompts: {nearest}"

@@ -163,7 +163,8 @@ def test_a_system_message_that_the_template_refuses_or_drops_precedes_the_users_
 def test_a_clients_messages_are_rendered_verbatim(tokenizer):
     tokenizer.chat_template = (
         "{{ tools[0].function.name if tools }}"
-        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ m.tool_calls[0].function.arguments.x if m.tool_calls }}{% endfor %}"
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+        "{{ m.tool_calls[0].function.arguments.x if m.tool_calls }}{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     )
     call = {"type": "function", "function": {"name": "f", "arguments": '{"x": 5}'}}

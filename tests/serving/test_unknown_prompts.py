@@ -296,7 +296,7 @@ def test_answered_prompts_are_counted_and_near_ones_logged_once(caplog):
         summary = server.handler.options.unknown_prompts.summary
     [record] = [record for record in caplog.records if "unrecognised" in record.message]
     assert "the most similar known prompt is faireval: message 2 has 'Judge]" in record.message
-    assert summary.startswith("answered 3 unrecognised prompts")
+    assert summary.startswith("3 unrecognised prompts")
     assert "faireval (2), none (1)" in summary
 
 
