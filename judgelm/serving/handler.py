@@ -147,11 +147,14 @@ class JudgeHandler:
         window = engine.describe().get("window") or 2 * DEFAULT_MAX_TOKENS
         asked = model_request(request, min(DEFAULT_MAX_TOKENS, window // 2))
         if (grammar := asked.sampling.grammar) is not None:
+            name = "tools" if called_tools(request) else "response_format"
             if not engine.supports_grammar:
-                field = "tool_choice" if called_tools(request) else "response_format"
                 finding = f"the {engine.describe()['engine']} engine does not support structured output"
-                raise InputError(f'"{field}": {finding}; serve the model with --engine transformers or vllm')
-            await asyncio.to_thread(check_grammar, grammar)
+                raise InputError(f'"{name}": {finding}; serve the model with --engine transformers or vllm')
+            try:
+                await asyncio.to_thread(check_grammar, grammar)
+            except InputError as error:
+                raise InputError(f'"{name}": {error}') from error
         return asked
 
     async def _recognise_async(self, request: ChatRequest) -> _Recognised | None:
