@@ -47,7 +47,7 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
     if sampling.grammar is not None:
         kind = "regex" if sampling.grammar.kind == "regex" else "json"
         body["structured_outputs"] = {kind: sampling.grammar.text}
-    if prompt.tools:  # the grammar forces a call, so the server must not parse calls itself
+    if prompt.tools:  # a grammar forces a call, so the server need not parse any
         body |= {"tools": list(prompt.tools), "tool_choice": "none"}
     if prompt.prefill:
         body |= CONTINUATION
