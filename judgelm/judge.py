@@ -92,6 +92,8 @@ class Judge:
         self.released = setup.recognition.judge
         """The released judge; None for unknown models, and for models with a `judge.json`."""
         self.format = setup.format
+        self.is_instruct = setup.is_instruct
+        """True for a general instruct model, which also answers prompts that are not judge prompts."""
         self._candidates = setup.recognition.candidates
         self._options, self._cluster = setup.options, cluster
         self._engine_name = model.engine if cluster is None else model.asked_engine
@@ -237,6 +239,7 @@ class Judge:
             raise ModelError(f"{adapter}: {modes}; serve it separately, with --adapter")
         judge = copy(self)
         judge.named = judge.released = None
+        judge.is_instruct = False
         judge.format = judge_format(card, None, location=adapter, ignore_card=False)
         judge.engine = AdapterView(self.engine, location)
         return judge

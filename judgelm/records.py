@@ -63,8 +63,8 @@ MAX_TOKENS = 2**20
 _MAX_LENGTH = 2**31 - 1
 """Maximum length of a reply with thinking; engines count in 32 bits."""
 
-FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "error"]
-"""Why a reply ended; `thinking` means that the reply ended during the thinking."""
+FinishReason = Literal["stop", "length", "thinking", "too_long", "equal_after_cut", "invalid", "error"]
+"""Why a reply ended; `thinking` means that the reply ended during the thinking, `invalid` that a chat was rejected."""
 
 ThinkingMode = Literal["on", "off", "absent"]
 """Request or suppress thinking before the reply, or leave the choice to the chat template (`absent`)."""
@@ -106,16 +106,26 @@ class Prompt:
     In a chat, adjacent spans with the same role form one message.
 
     Attributes:
+        messages: a client's own messages in OpenAI's format, used verbatim instead of `spans`, neither truncated nor
+            sanitized. Each `content` is a string. If `chat` is unset, the prompt is the content of the only message.
+        tools: functions for the chat template, in OpenAI's format.
         prefill: forced beginning of the reply.
         sanitized: number of sanitized lookalikes of the template's delimiters.
         compares: number of answers or dialogues to compare. The `answer` spans of each answer are consecutive.
     """
 
-    spans: tuple[Span, ...]
+    spans: tuple[Span, ...] = ()
     chat: bool = False
+    messages: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
     prefill: str = ""
     sanitized: int = 0
     compares: int = 1
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts of the messages or spans, in order."""
+        return tuple(str(message["content"]) for message in self.messages) or tuple(span.text for span in self.spans)
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -240,7 +250,8 @@ class Completion:
         texts: `n` replies, or none if the request failed. Replies that begin with thinking include the opening tag,
             even if the chat template wrote the tag.
         thinking: the thinking before each reply, without tags.
-        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut`, or `error` for the whole request.
+        finish_reasons: one per reply, or a single `too_long`, `equal_after_cut`, `invalid`, or `error` for the whole
+            request.
         candidate_logprobs: for each candidate, the natural log of the probability that a reply at temperature 1 begins
             with it and not with a longer candidate. Candidates are -inf if the engine omitted them because their total
             is at most 0.01, and None if they were not requested or are not available.

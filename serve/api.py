@@ -26,15 +26,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="local folder or hub id; for the scripted engine, the reply")
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--chat", action="store_true", help="answer unrecognised prompts as ordinary chats")
+    parser.add_argument("--unknown", choices=("answer", "refuse"), help="answer or refuse unrecognised prompts")
     parser.add_argument("--both-orders", action="store_true", help="judge each pair in both orders")
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()
     with bind("127.0.0.1", options.port) as bound, Judge(options.model, engine=options.engine) as judge:
-        if options.chat:
+        if options.unknown == "answer":
             check_chat(judge.engine)
         worker = EngineWorker(judge.engine)
-        handler = JudgeHandler(judge, worker, HandlerOptions(chat=options.chat, both_orders=options.both_orders))
+        handler = JudgeHandler(judge, worker, HandlerOptions(unknown=options.unknown, both_orders=options.both_orders))
         app = create_app(handler, ServerSettings(model=public_name(options.model, options.engine)))
         address = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
         server = Server(

@@ -190,6 +190,22 @@ def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_fi
         assert (judge.format.template, judge.engine.thinking.mode) == ("judgelm-chat", "absent")
 
 
+def test_only_untrained_models_with_a_chat_template_are_instruct_models(tiny_model, tiny_reward_model, tuned, tmp_path):
+    def is_instruct(model, engine="transformers", **options):
+        return prepare(resolve(str(model), engine), {}, **options).is_instruct
+
+    chat = shutil.copytree(tiny_model, tmp_path / "chat")
+    (chat / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    assert [is_instruct(chat), is_instruct(tuned(chat))] == [True, True]
+    assert is_instruct(chat, reading="letters")
+    assert not is_instruct(chat, reading="score-line")
+    assert not any(map(is_instruct, (tiny_model, tuned(tiny_model), tiny_reward_model)))
+    write_card(chat, WORDS)
+    assert [is_instruct(chat), is_instruct(tuned(chat))] == [False, False]  # trained as a judge
+    assert [is_instruct("m", "openai"), is_instruct("m", "openai", reading="letters")] == [False, True]
+    assert not is_instruct("8 6", "scripted")
+
+
 @pytest.mark.parametrize("value", [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7], ids=repr)
 @pytest.mark.parametrize(
     ("name", "call"),

@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -40,6 +40,7 @@ def batch(
     self_answers: str | None = None,
     cascade: Annotated[str | None, typer.Option(metavar="SMALL,LARGE")] = None,
     cascade_band: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
+    unknown: Literal["answer", "refuse"] | None = None,
     *,
     columns: ColumnOptions,
     flags: ModeFlags,
@@ -56,6 +57,8 @@ def batch(
             files, or - for standard input.
         out: JSONL file for the judgments, or for the Batch API results. Use - for standard output, which
             cannot be resumed.
+        unknown: For Batch API input, answer unknown prompts with the model, or refuse them. Default: see judgelm
+            serve.
 
     Model and engine:
         model: The judge: a folder, GGUF file, hub id, name (see judgelm judges), or name on a server. Default:
@@ -92,10 +95,14 @@ def batch(
         from judgelm.cli.serve import answer_file
 
         _refuse_judging_options(context)
-        refused = answer_file(job, model, judge_options, both_orders=flags.both_orders, results=results)
+        refused = answer_file(
+            job, model, judge_options, unknown=unknown, both_orders=flags.both_orders, results=results
+        )
         if refused > run_options.max_failure_rate:
             raise typer.Exit(EXIT_FAILURES)
         return
+    if unknown is not None:
+        raise ConfigError("--unknown requires Batch API input (rows with custom_id and body); remove it")
     check_paths(job, judge_options.judge_prompt())
     console.messages(check_joins(job))
     chosen = options.mode_options(context, mode_arg or ())

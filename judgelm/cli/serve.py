@@ -7,7 +7,7 @@ import tempfile
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -37,7 +37,7 @@ def serve(
     judge: Annotated[list[str] | None, typer.Option(metavar="NAME=ADAPTER")] = None,
     adapters_folder: Path | None = None,
     learn: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
-    chat: bool = False,
+    unknown: Literal["answer", "refuse"] | None = None,
     both_orders: bool = False,
     reasons: bool = False,
     host: str = "127.0.0.1",
@@ -75,7 +75,8 @@ def serve(
         judge: Serve a LoRA adapter for the model as a judge under this name. Repeatable.
         adapters_folder: Allow clients to load adapters from this folder (/v1/load_lora_adapter).
         learn: Record up to 200 unknown prompts, including their text, for judgelm prompts suggest.
-        chat: Answer unknown prompts as ordinary chat, unless they ask for a verdict.
+        unknown: Answer unknown prompts with the model, or refuse them. Default: answer for a general instruct model,
+            refuse for a model that was trained as a judge.
         both_orders: Judge each pair in both orders.
         reasons: Include the judge's reason if the reply format has room for it.
 
@@ -132,7 +133,9 @@ def serve(
     if log_texts and request_log is None:
         raise ConfigError("--log-texts requires a request log; add --request-log FILE")
     own, learned = _own_prompts(judge_options.prompt), None if learn is None else LearnedPrompts(learn)
-    handler_options = HandlerOptions(chat=chat, both_orders=both_orders, reasons=reasons, prompts=own, learn=learned)
+    handler_options = HandlerOptions(
+        unknown=unknown, both_orders=both_orders, reasons=reasons, prompts=own, learn=learned
+    )
     keys = read_keys(api_key or [], api_key_file)
     names, way_out = allowed_host or [], f"add --api-key-file FILE, set {KEYS_VARIABLE}"
     check_exposure(host, keys, no_auth=no_auth, way_out=way_out, allowed_hosts=names)
@@ -150,7 +153,7 @@ def serve(
         bound = stack.enter_context(bind(host, port))
         log = stack.enter_context(closing(RequestLog(request_log, texts=log_texts))) if request_log else None
         loaded = stack.enter_context(loaded_judge(resolved, **arguments))
-        if chat:
+        if unknown == "answer":
             check_chat(loaded.engine)
         worker = stack.enter_context(closing(EngineWorker(loaded.engine, max_queue=max_queue)))
         settings = ServerSettings(
@@ -166,6 +169,8 @@ def serve(
             adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, handler_options)
+        if handler.answers_unknown:
+            console.message("the model answers unrecognised prompts; to reject them, pass --unknown refuse")
         app = create_app(handler, settings, adapter_handlers(handler, adapters), request_log=log)
         server = Server(
             uvicorn_config(app, access_log=access_log, head_timeout_s=body_timeout_s),
@@ -175,6 +180,7 @@ def serve(
             on_listening=lambda: _greet(host, bound.getsockname()[1], app.state.judges.listed(), bool(keys)),
         )
         server.run(sockets=[bound])
+    console.messages(filter(None, [handler_options.unknown_prompts.summary]))
     if server.unanswered:
         errors.message(f"{server.unanswered} requests were not answered", label="stopped:", style="yellow")
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -185,12 +191,14 @@ def answer_file(
     model: str | None,
     judge_options: JudgeOptions,
     *,
+    unknown: Literal["answer", "refuse"] | None,
     both_orders: bool,
     results: Results,
 ) -> float:
     """Answer the unanswered requests in a Batch API file; return the share of rejected requests."""
     require("fastapi", extra="serve")
     from judgelm.serving.batch_requests import answer_rows, read_requests
+    from judgelm.serving.chat import check_chat
     from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
 
@@ -199,7 +207,8 @@ def answer_file(
         rows = read_requests(read_text(path, MAX_WHOLE_BYTES))
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: {error}") from error
-    handler_options = HandlerOptions(both_orders=both_orders, prompts=_own_prompts(judge_options.prompt))
+    own = _own_prompts(judge_options.prompt)
+    handler_options = HandlerOptions(unknown=unknown, both_orders=both_orders, prompts=own)
     resolved = judge_options.resolve(model)
     with (
         loaded_judge(resolved, **judge_options.judge_arguments() | {"prompt": None}) as judge,
@@ -219,12 +228,15 @@ def answer_file(
             refused += row["response"]["status_code"] != 200
             file.write(row | {"response": row["response"] | {"judge": name}})
 
+        if unknown == "answer":
+            check_chat(judge.engine)
         left = [row for row in rows if row["custom_id"] not in done]
         asyncio.run(answer_rows(left, lambda _: (str(model or "judge"), handler), write))
     answered = len(left) - refused
     if results.write({"answered": answered, "refused": refused, "before": len(done)}):
         counts = f"{answered:,} answered, {refused:,} rejected, {len(done):,} answered before"
         console.message(f"{counts}; wrote results to {out}")
+    console.messages(filter(None, [handler_options.unknown_prompts.summary]))
     return refused / len(left) if left else 0.0
 
 

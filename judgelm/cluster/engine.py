@@ -385,13 +385,13 @@ class Scheduler:
 
 
 def _tokens(request: Request) -> int:
-    text = sum(len(span.text.encode()) for span in request.prompt.spans) + len(request.prompt.prefill.encode())
+    text = sum(len(text.encode()) for text in (*request.prompt.texts, request.prompt.prefill))
     return text // _BYTES_PER_TOKEN + request.sampling.max_tokens * request.sampling.n
 
 
 def _prefix(request: Request) -> int:
     """Hash the prompt up to the first answer, which is the same in both orders and in all pairs for a question."""
-    texts: list[str] = []
+    texts = [str(message["content"]) for message in request.prompt.messages[:1]]
     for span in request.prompt.spans:
         if span.kind == "answer":
             break

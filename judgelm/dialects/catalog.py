@@ -112,6 +112,16 @@ _MIN_PREFIX = 8
 """Shorter matches of a fixed text are treated as coincidences."""
 
 
+class NearestPrompt(NamedTuple):
+    """The known prompt most similar to an unknown one, and their first difference."""
+
+    dialect: str
+    difference: str
+
+    def __str__(self) -> str:
+        return f"the most similar known prompt is {self.dialect}: {self.difference}"
+
+
 class _Comparison(NamedTuple):
     score: int
     dialect: Dialect
@@ -119,8 +129,8 @@ class _Comparison(NamedTuple):
     message: int
 
 
-def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
-    """Describe the most similar known prompt and the first difference, or return "" if no prompt is similar."""
+def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> NearestPrompt | None:
+    """Return the most similar known prompt, or None if no prompt shares most of its fixed text."""
     texts = [message.text[:_MAX_COMPARED] for message in request.messages]
     compared = [
         _Comparison(_score(template, texts[place]), dialect, template, place)
@@ -130,11 +140,11 @@ def nearest_prompt(request: ChatRequest, dialects: Sequence[Dialect]) -> str:
     ]
     best = max(compared, key=lambda comparison: comparison.score, default=None)
     if best is None or best.score <= 0:
-        return ""
+        return None
     where = "the message is too long to locate the difference"
     if len(request.messages[best.message].text) <= _MAX_COMPARED:
         where = _difference(best, texts[best.message], request)
-    return f"the most similar known prompt is {best.dialect.name}: {where}"
+    return NearestPrompt(best.dialect.name, where)
 
 
 def _score(template: Pattern, text: str) -> int:

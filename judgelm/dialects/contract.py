@@ -42,8 +42,9 @@ class ChatRequest:
         messages: for a plain completion, a single message with the role `prompt`.
         forced_tool: name of the tool that must be called.
         schema: JSON schema for the reply; `json_object` allows any JSON object.
-        temperature: used only for ordinary chats, like `stop` and `seed`.
+        temperature: used only for prompts that the model answers, like `stop` and `seed`.
         ignored: names of sampling fields that have no effect, such as `top_p`.
+        body: the request as an OpenAI body, with everything that the model needs to answer it.
     """
 
     messages: tuple[Message, ...]
@@ -61,6 +62,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     seed: int | None = None
     ignored: tuple[str, ...] = ()
+    body: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Compute the roles once, because every dialect checks them."""

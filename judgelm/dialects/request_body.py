@@ -142,6 +142,7 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
         forced_tool=_forced(chat, tools),
         schema=_mapping(_mapping(outer).get("schema")) if form is not None and form.type == "json_schema" else None,
         json_object=form is not None and form.type == "json_object",
+        body=body,
         **chat.fields(),
     )
 
@@ -154,6 +155,7 @@ def read_completion(body: Mapping[str, Any]) -> ChatRequest:
         plain=True,
         logprobs=plain.logprobs is not None and plain.logprobs is not False,
         top_logprobs=int(plain.logprobs or 0) if not isinstance(plain.logprobs, bool) else 0,
+        body=body,
         **plain.fields(),
     )
 

@@ -33,7 +33,7 @@ def prepare_request(truncator: "Truncator", request: Request) -> "tuple[Request,
     except (ImageError, ConfigError) as error:
         if isinstance(error, ConfigError) and any(span.kind == "template" for span in request.prompt.spans):
             raise
-        return Completion.failed(request.key, str(error))
+        return Completion.failed(request.key, str(error), "invalid" if request.prompt.messages else "error")
     if isinstance(tokenized, Unparsed):
         reason: FinishReason = "equal_after_cut" if tokenized.code == "equal_after_cut" else "too_long"
         return Completion.failed(request.key, tokenized.why, reason)

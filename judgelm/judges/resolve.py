@@ -169,6 +169,7 @@ class JudgeSetup:
 
     Attributes:
         options: engine options. The user's window and thinking settings override the card.
+        is_instruct: whether the model has a chat template, is read by words, and was not trained as a judge.
     """
 
     judge: ResolvedJudge
@@ -176,6 +177,7 @@ class JudgeSetup:
     card: Card | None
     recognition: Recognition
     format: JudgeFormat
+    is_instruct: bool
 
     def check_loaded(self, described: Mapping[str, Any]) -> None:
         """Check the output of `Engine.describe()` against the window and hashes in the card."""
@@ -208,12 +210,13 @@ def prepare(
     card = judge.tuned or _card_of(judge.named) or stored
     recognition = Recognition() if card else judge.recognition
     known: Card | ReleasedJudge | None = card or recognition.judge
-    is_reward_model = is_chat = False
+    is_untrained = stored is None and recognition.judge is None
+    is_reward_model = has_template = False
     if runs_model:
         from judgelm.engines.model_files import has_chat_template, has_reward_head  # loads transformers
 
         is_reward_model = has_reward_head(engine)
-        is_chat = known is None and has_chat_template(engine)
+        has_template = is_untrained and has_chat_template(engine)
     if card is not None and runs_model and engine.max_model_len is None:
         engine = replace(engine, max_model_len=card.window)
     if known is not None and engine.thinking is None:
@@ -226,14 +229,18 @@ def prepare(
         reading,
         location=judge.weights if judge.tuned is None else str(judge.model),
         ignore_card=judge.ignore_card,
-        chat=is_chat,
+        chat=known is None and has_template,
         prompt=prompt,
     )
     chosen = form.chosen
-    if known is None and engine.thinking is None and runs_model and chosen.reads_words and chosen.reading != "reward":
+    writes_words = chosen.reads_words and chosen.reading != "reward"
+    if known is None and engine.thinking is None and runs_model and writes_words:
         engine = replace(engine, thinking="off")  # the verdict is the probability of the first word
     _check_reading(judge, chosen.reading, is_reward_model=is_reward_model)
-    return JudgeSetup(judge=judge, options=engine, card=card, recognition=recognition, format=form)
+    is_instruct = is_untrained and writes_words and (has_template or not runs_model)
+    return JudgeSetup(
+        judge=judge, options=engine, card=card, recognition=recognition, format=form, is_instruct=is_instruct
+    )
 
 
 def judge_format(

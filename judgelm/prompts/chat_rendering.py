@@ -43,7 +43,8 @@ def render_chat(tokenizer: Any, messages: list[dict[str, Any]], **options: objec
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, str) and _has_power(template):
         raise TemplateRuntimeError("it uses the power operator, which is not allowed in chat templates")
-    given = sum(len(str(message.get("content"))) for message in messages)
+    given = sum(len(str(message.get(name, ""))) for message in messages for name in ("content", "tool_calls"))
+    given += len(str(options.get("tools", "")))
     rendered, longest = _rendered.get(str(template), (0, 0))
     try:
         with nullcontext() if rendered >= _WATCHED and given <= longest else _bounded():

@@ -4,8 +4,10 @@ Only answers are cut, at their end, and the available space is shared evenly amo
 as possible are elided, and always as a whole.
 """
 
+import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations, groupby
@@ -129,6 +131,8 @@ class Truncator:
         return replace(tokenized, text=text, ids=self.encode(text, chat=prompt.chat))
 
     def _truncate(self, prompt: Prompt, limit: int) -> TokenizedPrompt | Unparsed:
+        if prompt.messages:
+            return self._verbatim(prompt, limit)
         spans, sanitized = self._sanitized(prompt)
         if any(span.step is not None for span in spans):
             return self._elide(spans, prompt, limit, sanitized)
@@ -137,6 +141,25 @@ class Truncator:
         if len(ids) <= limit and bounded is spans:
             return TokenizedPrompt(text=text, ids=ids, sanitized=sanitized)
         return self._truncate_answers(spans, bounded, prompt, limit, sanitized)
+
+    def _verbatim(self, prompt: Prompt, limit: int) -> TokenizedPrompt | Unparsed:
+        text = self._conversation(prompt) if prompt.chat else prompt.texts[0]
+        if self._images is not None and self._images.placeholder in text:
+            raise ConfigError(f"the text contains {self._images.placeholder}, which stands for an image; remove it")
+        if len(text) > limit * _CHARACTERS_PER_TOKEN:
+            return Unparsed("too_long", "", f"the prompt has {len(text):,} characters (limit: {limit} tokens)")
+        ids = self.encode(text, chat=prompt.chat)
+        if len(ids) > limit:
+            return Unparsed("too_long", "", f"the prompt has {len(ids)} tokens (limit: {limit})")
+        return TokenizedPrompt(text=text, ids=ids)
+
+    def _conversation(self, prompt: Prompt) -> str:
+        messages = [_with_parsed_calls(message) for message in prompt.messages]
+        if self._images is not None and self._takes_parts:
+            for message in messages:
+                message["content"] = [{"type": "text", "text": message["content"]}]
+        tools = {"tools": list(prompt.tools)} if prompt.tools else {}
+        return self._templated(messages, asks=True, **tools)
 
     def _elide(self, spans: tuple[Span, ...], prompt: Prompt, limit: int, sanitized: int) -> TokenizedPrompt | Unparsed:
         places = [place for span in spans if (place := _may_go(span)) is not None]
@@ -273,21 +296,21 @@ class Truncator:
         except (ValueError, TemplateError):
             return False
 
-    def _templated(self, messages: list[dict[str, Any]]) -> str:
+    def _templated(self, messages: list[dict[str, Any]], *, asks: bool | None = None, **options: object) -> str:
         try:
             if messages[0]["role"] == "system" and not self._takes_system:
                 messages, self._folds_system = without_system(messages), True
-            return self._rendered(messages)
+            return self._rendered(messages, asks=asks, **options)
         except (ValueError, TemplateError) as error:
-            reason = str(error).splitlines()[0]
-            raise ConfigError(
-                f"the chat template could not be applied to this prompt ({reason}); use a plain-text --template"
-            ) from error
+            finding = f"the chat template could not be applied to this prompt ({str(error).splitlines()[0]})"
+            way_out = "use a plain-text --template" if asks is None else "change the messages"
+            raise ConfigError(f"{finding}; {way_out}") from error
 
-    def _rendered(self, messages: list[dict[str, Any]]) -> str:
-        arguments = template_arguments(self._thinking)
-        asks = messages[-1]["role"] != "assistant"  # reward models score complete answers
-        return render_chat(self.tokenizer, messages, add_generation_prompt=asks, **arguments)
+    def _rendered(self, messages: list[dict[str, Any]], *, asks: bool | None = None, **options: object) -> str:
+        options |= template_arguments(self._thinking)
+        if asks is None:
+            asks = messages[-1]["role"] != "assistant"  # reward models score complete answers
+        return render_chat(self.tokenizer, messages, add_generation_prompt=asks, **options)
 
 
 def _appended_tokens(tokenizer: Tokenizer) -> int:
@@ -327,6 +350,17 @@ def chat_messages(spans: tuple[Span, ...]) -> list[dict[str, str]]:
         {"role": str(role), "content": "".join(span.text for span in group)}
         for role, group in groupby(spans, key=lambda span: span.role)
     ]
+
+
+def _with_parsed_calls(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse the arguments of calls, because chat templates expect objects. Invalid JSON remains a string."""
+    if "tool_calls" not in message:
+        return dict(message)
+    calls = [dict(call, function=dict(call["function"])) for call in message["tool_calls"]]
+    for call in calls:
+        with suppress(ValueError, RecursionError):
+            call["function"]["arguments"] = json.loads(call["function"].get("arguments") or "{}")
+    return dict(message, tool_calls=calls)
 
 
 def without_system(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -388,6 +422,8 @@ def _equal_after_cut(compares: int, answers: Sequence[_ShownText]) -> str:
 
 def prompt_key(prompt: Prompt) -> str:
     """Return a prompt's untrusted texts, joined by `|`. The scripted engine uses them to identify prompts."""
+    if prompt.messages:
+        return "|".join(prompt.texts)
     return "|".join(span.text for span in prompt.spans if span.kind not in ("template", "image"))
 
 

@@ -51,7 +51,7 @@ def create_app(
     The caller must close the worker, the judge, and the request log. `adapters` are additional judges that share the
     worker, keyed by name. `/docs` is disabled because it would load third-party scripts.
     """
-    metrics = Metrics(handler.worker)
+    metrics = Metrics(handler.worker, handler.options.unknown_prompts)
     judges = ServedJudges(handler, settings, adapters)
     traffic = Traffic()
     app = FastAPI(

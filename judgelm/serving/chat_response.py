@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 from judgelm.dialects.contract import Reply
 from judgelm.errors import InputError, JudgelmError
-from judgelm.records import Unparsed
+from judgelm.records import TokenLogprobs, Unparsed
 
 
 class UnrecognisedError(InputError):
-    """No dialect recognises the prompt, and ordinary chats are disabled."""
+    """No dialect recognises the prompt, and the judge does not answer unrecognised prompts."""
 
 
 class UnjudgedError(JudgelmError):
-    """The judge did not return a valid verdict; `failure` explains why."""
+    """The judge did not return a valid verdict, or the model did not return a reply; `failure` explains why."""
 
-    def __init__(self, failure: Unparsed) -> None:
+    def __init__(self, failure: Unparsed, wanted: str = "verdict") -> None:
         wrote = f"; the judge wrote {failure.text!r}" if failure.text and failure.why else ""
-        super().__init__(f"no verdict ({failure.code}): {failure.why or failure.text or 'unknown reason'}{wrote}")
+        super().__init__(f"no {wanted} ({failure.code}): {failure.why or failure.text or 'unknown reason'}{wrote}")
         self.failure = failure
 
 
@@ -25,9 +25,10 @@ class ChatResponse:
     """The reply to a client, with token counts and notes.
 
     Attributes:
-        dialect: None for an ordinary chat.
+        dialect: None if the model answered an unrecognised prompt.
         thinking: the model's thinking before each reply.
-        finish_reasons: `stop` or `length` for each reply in an ordinary chat; empty for verdicts.
+        finish_reasons: `stop` or `length` for each reply by the model; empty for verdicts.
+        logprobs: the tokens of each reply by the model, if requested; empty for verdicts.
     """
 
     reply: Reply
@@ -37,3 +38,4 @@ class ChatResponse:
     notes: tuple[str, ...] = ()
     thinking: tuple[str, ...] = ()
     finish_reasons: tuple[str, ...] = ()
+    logprobs: tuple[tuple[TokenLogprobs, ...], ...] = ()

@@ -9,31 +9,43 @@ import json
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise, wants_a_verdict
+from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
 from judgelm.dialects.reply_format import in_format
+from judgelm.engines.grammars import check_grammar
 from judgelm.engines.views import AdapterView
 from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
 from judgelm.prompts.prompt_file import JudgePrompt
-from judgelm.records import Judgment
-from judgelm.serving.chat import ask, chat_response, model_request, stable_text
+from judgelm.records import Judgment, Request
+from judgelm.serving.chat import (
+    DEFAULT_MAX_TOKENS,
+    ask,
+    called_tools,
+    chat_response,
+    model_request,
+    stable_text,
+)
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.judge_result import judge_result
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks
+from judgelm.serving.unknown_prompts import UnknownPrompts
 
 _CACHED_MODES = 256
 _MAX_SYNC_CHARACTERS = 20_000  # longer requests are parsed in a thread to avoid blocking the event loop
 
-_WAYS_OUT = "use a supported client's prompt, describe yours with --prompts FILE, or start the server with --chat"
-_NO_CHAT = "it asks for a verdict, but the format is unknown; describe the prompt with --prompts FILE"
+_WAYS_OUT = (
+    "use a supported client's prompt, describe yours with --prompts FILE (serve --learn FILE records examples), "
+    "or pass --unknown answer"
+)
+Unknown = Literal["answer", "refuse"]
 
 Result = TypeVar("Result")
 
@@ -43,21 +55,20 @@ class HandlerOptions:
     """Options for `JudgeHandler`.
 
     Attributes:
-        chat: treat unrecognised prompts as ordinary chats, unless they ask for a verdict.
+        unknown: let the model answer unrecognised prompts, or refuse them; None answers if `Judge.is_instruct`.
         both_orders: judge pairs in both orders, and show three or more answers once in each position.
         reasons: generate reasons if the reply has room for them.
         prompts: custom dialects, tried before the built-in dialects.
         learn: called with each unrecognised request.
+        unknown_prompts: counts the prompts that the model answers.
     """
 
-    chat: bool = False
+    unknown: Unknown | None = None
     both_orders: bool = False
     reasons: bool = False
     prompts: tuple[Dialect, ...] = ()
     learn: Callable[[ChatRequest], None] | None = None
-
-
-_DEFAULTS = HandlerOptions()
+    unknown_prompts: UnknownPrompts = field(default_factory=UnknownPrompts)
 
 
 _Recognised = tuple[Dialect, JudgeTask, tuple[ModeTask, ...]]
@@ -68,13 +79,15 @@ class JudgeHandler:
 
     Attributes:
         adapter: this judge's LoRA adapter, if several judges share the engine.
+        answers_unknown: whether the model answers unrecognised prompts.
         in_flight: number of requests in progress.
     """
 
-    def __init__(self, judge: Judge, worker: EngineWorker, options: HandlerOptions = _DEFAULTS) -> None:
+    def __init__(self, judge: Judge, worker: EngineWorker, options: HandlerOptions | None = None) -> None:
         self.judge = judge
         self.worker = worker
-        self.options = options
+        self.options = options = options or HandlerOptions()
+        self.answers_unknown = judge.is_instruct if options.unknown is None else options.unknown == "answer"
         self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
         self.in_flight = 0
         self._mode: Callable[[str, str, JudgePrompt | None], BatchMode] = lru_cache(_CACHED_MODES)(
@@ -89,40 +102,43 @@ class JudgeHandler:
         """Respond to a request. Cancelling the call drops the work.
 
         Raises:
-            UnrecognisedError: no dialect recognises the prompt, and ordinary chats are disabled.
+            UnrecognisedError: no dialect recognises the prompt, and this judge does not answer such prompts.
             UnjudgedError: the judge did not return a valid verdict.
-            InputError: the request is for an ordinary chat and has unsupported fields.
+            InputError: the model cannot answer the request as asked.
             BusyError: the queue is full.
             EngineError: the engine failed.
         """
         recognised = await self._recognise_async(request)
         if recognised is None:
-            asked = model_request(request)
+            asked = await self._model_request(request)
             [completion] = await self._run_all([(partial(ask, asked), self._key(asked))])
             return chat_response(completion, request)
         return await self._judged_response(recognised, request)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResponse, None]:
-        """Yield the growing reply of an ordinary chat, then the response. For verdicts, yield only the response.
+        """Yield the model's growing reply to an unrecognised prompt, then the response.
 
-        Closing the generator drops the work. Raises the same errors as `respond`.
+        Verdicts, function calls, and replies with log-probabilities yield only the response. Closing the generator
+        drops the work. Raises the same errors as `respond`.
         """
         recognised = await self._recognise_async(request)
         if recognised is not None:
             yield await self._judged_response(recognised, request)
             return
-        asked = model_request(request)
-        written = ""
+        asked = await self._model_request(request)
+        whole, written = request.logprobs or bool(called_tools(request)), ""
         begin = self._for_adapter(partial(ask, asked))
         async with self._counted(), aclosing(stream_flow(self.worker, begin, key=self._key(asked))) as steps:
             async for step in steps:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)
-                    if not response.reply.texts[0].startswith(written):
+                    if written and not response.reply.texts[0].startswith(written):
                         raise EngineError("a replica failed during this reply, and the retry produced different text")
                     yield response
-                elif (text := stable_text(step[0].text, request.stop)) != written and text.startswith(written):
-                    yield (written := text)
+                elif not whole:
+                    text = stable_text(step[0].text, request.stop)
+                    if text != written and text.startswith(written):
+                        yield (written := text)
 
     async def run_task(self, task: ModeTask) -> Judgment:
         """Judge a sample. Cancelling the call drops the work."""
@@ -130,6 +146,21 @@ class JudgeHandler:
             raise InputError('field "images": this judge does not support images')
         [judgment] = await self._run_tasks([task])
         return judgment
+
+    async def _model_request(self, request: ChatRequest) -> Request:
+        engine = self.judge.engine
+        window = engine.describe().get("window") or 2 * DEFAULT_MAX_TOKENS
+        asked = model_request(request, min(DEFAULT_MAX_TOKENS, window // 2))
+        if (grammar := asked.sampling.grammar) is not None:
+            name = "tools" if called_tools(request) else "response_format"
+            if not engine.supports_grammar:
+                finding = f"the {engine.describe()['engine']} engine does not support structured output"
+                raise InputError(f'"{name}": {finding}; serve the model with --engine transformers or vllm')
+            try:
+                await asyncio.to_thread(check_grammar, grammar)
+            except InputError as error:
+                raise InputError(f'"{name}": {error}') from error
+        return asked
 
     async def _recognise_async(self, request: ChatRequest) -> _Recognised | None:
         if sum(len(message.text) for message in request.messages) < _MAX_SYNC_CHARACTERS:
@@ -142,11 +173,11 @@ class JudgeHandler:
         if recognised is None:
             if self.options.learn is not None:
                 self.options.learn(request)
-            judging = self.options.chat and wants_a_verdict(request)
-            if judging or not self.options.chat:
+            if not self.answers_unknown:
                 nearest = nearest_prompt(normalised(request), (*custom, *DIALECTS))
-                hints = "; ".join(filter(None, (nearest, _NO_CHAT if judging else _WAYS_OUT)))
+                hints = "; ".join(str(hint) for hint in (nearest, _WAYS_OUT) if hint is not None)
                 raise UnrecognisedError(f"unrecognised judge prompt; {hints}")
+            self.options.unknown_prompts.add(request, (*custom, *DIALECTS))
             return None
         dialect, task = recognised
         reasons = self.options.reasons and has_room_for_reason(dialect, task, request)

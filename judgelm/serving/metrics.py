@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.request_log import RequestRecord
+from judgelm.serving.unknown_prompts import UnknownPrompts
 
 _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -14,9 +15,9 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 class Metrics:
     """Metrics for one server. Each server in the process has a separate registry."""
 
-    def __init__(self, worker: EngineWorker) -> None:
+    def __init__(self, worker: EngineWorker, unknown_prompts: UnknownPrompts) -> None:
         self._registry = registry = CollectorRegistry(auto_describe=True)
-        registry.register(_WorkerCollector(worker))
+        registry.register(_ServerCollector(worker, unknown_prompts))
         self._requests = Counter(
             "judgelm_requests", "Requests answered.", ("route", "status", "dialect", "judge"), registry=registry
         )
@@ -49,9 +50,10 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _WorkerCollector:
-    def __init__(self, worker: EngineWorker) -> None:
+class _ServerCollector:
+    def __init__(self, worker: EngineWorker, unknown_prompts: UnknownPrompts) -> None:
         self._worker = worker
+        self._unknown_prompts = unknown_prompts
 
     def collect(self) -> Iterator[Metric]:
         counts = self._worker.counts
@@ -67,3 +69,8 @@ class _WorkerCollector:
             ("dropped", "Judgments dropped because their clients disconnected.", counts.dropped),
         ):
             yield CounterMetricFamily(f"judgelm_{name}", meaning, count)
+        about_unknown = "Unrecognised prompts that were not judged, by the most similar known prompt."
+        unknown = CounterMetricFamily("judgelm_unknown_prompts", about_unknown, labels=("nearest",))
+        for name, count in self._unknown_prompts.counts.copy().items():
+            unknown.add_metric((name,), count)
+        yield unknown

@@ -77,7 +77,9 @@ class StreamEncoder:
         offset = 0 if index else len(self._sent)
         tokens = _tokens(response, index)
         yield from self._thinking(index, response)
-        pieces: list[tuple[str, tuple[TokenLogprobs, ...]]] = [(token.token, (token,)) for token in tokens]
+        pieces: list[tuple[str, Sequence[TokenLogprobs]]] = [(token.token, (token,)) for token in tokens]
+        if response.logprobs and "".join(token.token for token in tokens) != text:
+            pieces = [(text, tokens)]  # a token can be a part of a character, or of a stop string
         for piece, logprobs in pieces or [(word, ()) for word in _PIECE.findall(text[offset:])]:
             yield self._piece(index, piece, logprobs, offset)
             offset += len(piece)
@@ -181,6 +183,8 @@ def _call_in_pieces(response: ChatResponse, envelope: Envelope) -> Iterator[dict
 
 
 def _tokens(response: ChatResponse, index: int) -> Sequence[TokenLogprobs]:
+    if response.logprobs:
+        return response.logprobs[index]
     return response.reply.logprobs if index == 0 else ()
 
 

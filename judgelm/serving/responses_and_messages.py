@@ -104,6 +104,7 @@ def read_message(body: Mapping[str, Any]) -> ChatRequest:
         messages.insert(0, {"role": "system", "content": _text(body["system"], "system")})
     chat = _shared(body) | {"messages": messages, "max_tokens": body.get("max_tokens")}
     chat["stop"] = body.get("stop_sequences")
+    chat["continue_final_message"] = len(messages) > 1 and messages[-1]["role"] == "assistant"  # as in Anthropic's API
     chat["tools"] = [
         {"type": "function", "function": {"name": tool.get("name"), "parameters": tool.get("input_schema")}}
         for tool in _list(body, "tools")

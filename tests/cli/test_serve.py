@@ -122,10 +122,10 @@ def test_a_port_in_use_is_refused_before_the_model_is_loaded(cli):
 
 def test_a_model_without_chat_is_refused_before_it_is_served(cli):
     with endpoint(ScriptedBackend(marker="### Response:")) as upstream:
-        arguments = ["--upstream", upstream.base_url, "--engine-arg", "api=completions", "--port", "0", "--chat"]
-        code, _, err = cli("judgelm", "serve", "tiny", *arguments)
+        arguments = ["--upstream", upstream.base_url, "--engine-arg", "api=completions", "--port", "0"]
+        code, _, err = cli("judgelm", "serve", "tiny", *arguments, "--unknown", "answer")
     assert code == 1
-    assert "--chat: chat prompts on /completions" in " ".join(err.split())
+    assert "--unknown answer: chat prompts on /completions" in " ".join(err.split())
     assert "tokenizer=" in err
     assert "serving" not in err
 

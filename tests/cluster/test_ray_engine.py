@@ -125,7 +125,7 @@ PAIR = {"question": "q", "answer_1": "a", "answer_2": "b"}
 
 
 def test_a_client_that_leaves_frees_the_worker_at_once():
-    with serving("writing", chat=True) as (server, engine):
+    with serving("writing", unknown="answer") as (server, engine):
         with chat(server) as events:
             next(events)
         until(lambda: server.counts.dropped == 1)
@@ -135,7 +135,7 @@ def test_a_client_that_leaves_frees_the_worker_at_once():
 
 
 def test_a_stream_goes_on_with_the_next_worker():
-    with serving("writing", chat=True) as (server, engine), chat(server) as events:
+    with serving("writing", unknown="answer") as (server, engine), chat(server) as events:
         first = text_of(next(events))
         kill(engine, busy_worker(engine))
         *others, last = events
@@ -144,7 +144,7 @@ def test_a_stream_goes_on_with_the_next_worker():
 
 
 def test_a_stream_whose_next_worker_writes_something_else_ends_with_an_error():
-    with serving("writing", "differs", chat=True) as (server, engine), chat(server) as events:
+    with serving("writing", "differs", unknown="answer") as (server, engine), chat(server) as events:
         next(events)
         kill(engine, busy_worker(engine))
         *_, last = events

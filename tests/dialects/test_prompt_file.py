@@ -191,9 +191,11 @@ def test_slots_are_found_where_prompts_differ(texts, parts):
 def test_unknown_prompts_are_recorded_once_and_suggested(dialects, tmp_path):
     path = tmp_path / "learned.jsonl"
     with handler_of(learn=LearnedPrompts(path)) as handler:
-        for text in (FIRST, SECOND, FIRST, "Good morning."):
+        for text in (FIRST, SECOND, FIRST):
             with pytest.raises(UnrecognisedError):
                 asyncio.run(handler.respond(chat(text)))
+    with handler_of(learn=LearnedPrompts(path), unknown="answer") as handler:
+        asyncio.run(handler.respond(chat("Good morning.")))
     assert path.stat().st_mode & 0o077 == 0
     assert len(read_learned(path)) == 3
     LearnedPrompts(path)(chat(SECOND))  # a server that starts again knows what is there
@@ -203,14 +205,6 @@ def test_unknown_prompts_are_recorded_once_and_suggested(dialects, tmp_path):
     assert suggested["reply"]["grade"] == [1, 5]
     [dialect] = dialects(written([suggested]))
     assert dialect.recognise(chat(SECOND)).sample.answers == ("No idea.",)
-
-
-def test_a_chat_that_asks_for_a_verdict_is_refused_and_never_guessed():
-    asks = "Please act as an impartial judge. Reply A: x. Reply B: y. Say [[A]] or [[B]]."
-    with handler_of(chat=True) as handler:
-        with pytest.raises(UnrecognisedError, match=r"asks for a verdict.*--prompts FILE"):
-            asyncio.run(handler.respond(chat(asks)))
-        assert asyncio.run(handler.respond(chat("Good morning."))).dialect is None
 
 
 # LangChain's evaluators, which are a prompt file of judgelm's own

@@ -106,7 +106,7 @@ def test_the_blank_line_that_tells_two_clients_apart_is_not_taken_away():
 def nearest(*messages):
     request = chat(*messages)
     assert recognise(request) is None
-    return nearest_prompt(request, DIALECTS)
+    return str(nearest_prompt(request, DIALECTS) or "")
 
 
 def test_it_names_the_place_and_both_texts():
@@ -142,15 +142,15 @@ def test_other_texts_are_near_to_none(messages):
 def test_of_each_template_with_a_missing_end_some_template_is_the_nearest(dialect):
     anchors = dialect.templates[0].anchors
     text = "x".join(anchors)
-    hint = nearest_prompt(chat(("assistant", text[: -max(1, len(anchors[-1]) // 2)])), DIALECTS)
+    hint = str(nearest_prompt(chat(("assistant", text[: -max(1, len(anchors[-1]) // 2)])), DIALECTS))
     assert hint.startswith("the most similar known prompt is ") or len(text) < 70
     assert len(hint) < 600
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "[" * 1_000_000, USER * 2000, "[User Question]\n" * 50_000])
 def test_what_it_says_of_a_hostile_prompt_is_short(text):
-    hint = nearest_prompt(chat(*[text + "!"] * 3), DIALECTS)
-    assert hint == "" or hint.endswith("too long to locate the difference")
+    nearest = nearest_prompt(chat(*[text + "!"] * 3), DIALECTS)
+    assert nearest is None or nearest.difference.endswith("too long to locate the difference")
 
 
 # Ordinary chats
@@ -186,6 +186,6 @@ def test_no_dialect_recognises_an_ordinary_chat(dialect):
     assert recognised == []
 
 
-def test_only_a_chat_that_asks_to_judge_texts_that_it_shows_is_refused():
-    refused = [texts[0].partition(":")[0] for texts in chats() if wants_a_verdict(next(forms(texts)))]
-    assert refused == ["Compare these two answers and tell me which you would give a child"]
+def test_only_a_chat_that_asks_to_judge_texts_that_it_shows_wants_a_verdict():
+    wanting = [texts[0].partition(":")[0] for texts in chats() if wants_a_verdict(next(forms(texts)))]
+    assert wanting == ["Compare these two answers and tell me which you would give a child"]

@@ -160,6 +160,28 @@ def test_a_system_message_that_the_template_refuses_or_drops_precedes_the_users_
     assert len(refusing.notes) == 1
 
 
+def test_a_clients_messages_are_rendered_verbatim(tokenizer):
+    tokenizer.chat_template = (
+        "{{ tools[0].function.name if tools }}"
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+        "{{ m.tool_calls[0].function.arguments.x if m.tool_calls }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    call = {"type": "function", "function": {"name": "f", "arguments": '{"x": 5}'}}
+    messages = (
+        {"role": "user", "content": "a </s>"},
+        {"role": "user", "content": "b"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    )
+    truncator = Truncator(tokenizer, 300)
+    tokenized = truncator.truncate(Prompt(chat=True, messages=messages, tools=(call,), prefill="So"), 1)
+    assert (tokenized.text, tokenized.sanitized) == ("f<user>a </s><user>b<assistant>5<assistant>So", 0)
+    plain = truncator.truncate(Prompt(messages=({"role": "user", "content": "a </s>"},)), 1)
+    assert plain.text == "a </s>"
+    assert truncator.truncate(Prompt(messages=({"role": "user", "content": " big" * 301},)), 1).code == "too_long"
+    assert truncator.truncate(Prompt(messages=({"role": "user", "content": "x" * 10**6},)), 1).code == "too_long"
+
+
 def test_a_system_message_before_parts_becomes_a_part():
     user = [{"type": "image"}, {"type": "text", "text": "a fox"}]
     system = {"role": "system", "content": [{"type": "text", "text": "Be fair."}]}

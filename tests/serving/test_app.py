@@ -159,7 +159,7 @@ def test_a_second_signal_answers_interrupted_requests(signal_number, caplog):
 def test_a_second_signal_ends_a_stream_with_an_error_event(caplog):
     body = {"messages": [{"role": "user", "content": "Count."}], "stream": True}
     engine = WritingEngine({"*": "one two three " * 1000})
-    with served(engine, finish_s=60, chat=True) as server, server.http.stream("POST", CHAT, json=body) as reply:
+    with served(engine, finish_s=60, unknown="answer") as server, server.http.stream("POST", CHAT, json=body) as reply:
         lines = reply.iter_lines()
         assert any("two" in line for line in lines)
         for _ in range(2):
@@ -180,7 +180,7 @@ def test_sixty_four_clients_lose_and_mix_up_nothing():
 
 
 def logged(path, count, *, texts=False, ask):
-    with closing(RequestLog(path, texts=texts)) as log, served(request_log=log, chat=True) as server:
+    with closing(RequestLog(path, texts=texts)) as log, served(request_log=log, unknown="answer") as server:
         replies = ask(server)
         until(lambda: path.exists() and len(rows_of(path)) == count)
     return replies, rows_of(path)

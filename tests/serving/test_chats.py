@@ -1,4 +1,4 @@
-"""Ordinary chats: prompts that no dialect recognises go to the model; streams, and thinking next to the content."""
+"""Prompts that no dialect recognises and the model answers: sampling, failures, streams, and thinking."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 
-from judgelm.dialects.contract import ChatRequest, Message, Tool
+from judgelm.dialects.contract import ChatRequest, Message
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
 from judgelm.engines.scripted import ScriptedEngine
@@ -78,14 +78,14 @@ def thoughts(rows):
 
 
 def test_the_model_answers_and_no_dialect_is_named():
-    with handler_of(ScriptedEngine({"Be brief.|Hello, who are you?": "A judge."}), chat=True) as handler:
+    with handler_of(ScriptedEngine({"Be brief.|Hello, who are you?": "A judge."}), unknown="answer") as handler:
         response = respond(handler, GREETING)
         assert (response.reply.texts, response.dialect, response.finish_reasons) == (("A judge.",), None, ("stop",))
         assert (response.prompt_tokens, response.completion_tokens) == (6, 2)
 
 
 def test_length_stops_and_number_of_replies_follow_the_request():
-    with handler_of(ScriptedEngine({"*": "one two three four"}), chat=True) as handler:
+    with handler_of(ScriptedEngine({"*": "one two three four"}), unknown="answer") as handler:
         cut = respond(handler, talk(("user", "count"), max_tokens=2))
         assert (cut.reply.texts, cut.finish_reasons) == (("one two",), ("length",))
         stopped = respond(handler, talk(("user", "count"), stop=("three",), n=3))
@@ -94,39 +94,10 @@ def test_length_stops_and_number_of_replies_follow_the_request():
 
 def test_default_and_given_sampling():
     default, again, other = (model_request(chat).sampling for chat in (GREETING, GREETING, talk(("user", "other"))))
-    assert (default.max_tokens, default.temperature, default.n) == (512, 1.0, 1)
+    assert (default.max_tokens, default.temperature, default.n) == (4096, 1.0, 1)
     assert default.seed == again.seed != other.seed
     given = model_request(talk(("user", "x"), temperature=0.3, seed=-1, max_tokens=7)).sampling
     assert (given.temperature, given.seed, given.max_tokens) == (0.3, 2**32 - 1, 7)
-
-
-def test_messages_keep_their_roles():
-    turns = ("system", "s"), ("user", "a"), ("user", "b"), ("assistant", "c"), ("user", "d")
-    prompt = model_request(talk(*turns)).prompt
-    assert prompt.chat
-    assert [(span.role, span.text) for span in prompt.spans] == [*turns[:2], ("user", "\n\n"), *turns[2:]]
-    assert {span.kind for span in prompt.spans} == {"question"}  # look-alikes of special tokens are sanitized in it
-    plain = model_request(talk(("prompt", "Once upon"), plain=True)).prompt
-    assert (plain.chat, [span.text for span in plain.spans]) == (False, ["Once upon"])
-
-
-@pytest.mark.parametrize(
-    ("chat", "message"),
-    [
-        (talk(("tool", "x")), "unsupported role 'tool'"),
-        (talk(("developer", "x"), ("user", "y")), '"messages", 0: unsupported role'),
-        *(
-            (talk(("user", "x"), **fields), "not supported in ordinary chats")
-            for fields in (
-                *({"json_object": True}, {"schema": {"type": "object"}}),
-                {"tools": (Tool(name="f"),), "forced_tool": "f"},
-            )
-        ),
-    ],
-)
-def test_unsupported_chats_are_refused(chat, message):
-    with handler_of(ScriptedEngine({"*": "x"}), chat=True) as handler, pytest.raises(InputError, match=message):
-        respond(handler, chat)
 
 
 class Refusing(ScriptedEngine):
@@ -142,17 +113,9 @@ class Refusing(ScriptedEngine):
 def test_a_failed_chat_has_a_reason(reason, code):
     engine = Refusing({})
     engine.reason = reason
-    with handler_of(engine, chat=True) as handler, pytest.raises(UnjudgedError, match="no room") as failed:
+    with handler_of(engine, unknown="answer") as handler, pytest.raises(UnjudgedError, match="no room") as failed:
         respond(handler, GREETING)
     assert failed.value.failure.code == code
-
-
-def test_a_chat_has_no_log_probabilities():
-    with handler_of(ScriptedEngine({"*": "x"}), chat=True) as handler:
-        response = respond(handler, talk(("user", "x"), logprobs=True))
-        assert response.reply.logprobs == ()
-        [_, note] = response.notes
-        assert "log-probabilities are not supported" in note
 
 
 @pytest.mark.parametrize(
@@ -175,21 +138,23 @@ def test_an_engine_that_cannot_chat_is_refused_at_the_start():
         arguments = {"base_url": upstream.base_url, "api": "completions"}
         with (
             Judge("tiny", engine="openai", template="judgelm-compact", engine_args=arguments) as judge,
-            pytest.raises(ConfigError, match=r"--chat: chat prompts on /completions .*tokenizer="),
+            pytest.raises(ConfigError, match=r"--unknown answer: chat prompts on /completions .*tokenizer="),
         ):
             check_chat(judge.engine)
     engine = ScriptedEngine({"*": "x"})
     check_chat(engine)
     assert engine.collect(0) == []  # the check leaves nothing in flight
+    engine = Refusing({})
+    with pytest.raises(ConfigError, match="no room"):
+        check_chat(engine)
 
 
 def test_messages_that_the_chat_template_refuses_fail_alone(tiny_model):
     with Judge(str(tiny_model), engine="transformers", template="judgelm-compact", device="cpu") as judge:
         worker = EngineWorker(judge.engine)
-        handler = JudgeHandler(judge, worker, HandlerOptions(chat=True))
-        with pytest.raises(UnjudgedError, match="chat template") as failed:
+        handler = JudgeHandler(judge, worker, HandlerOptions(unknown="answer"))
+        with pytest.raises(InputError, match='"messages": the chat template'):
             respond(handler, GREETING)
-        assert failed.value.failure.code == "engine"
         plain = respond(handler, talk(("prompt", "the big fox"), plain=True, max_tokens=3))
         assert (plain.completion_tokens, plain.finish_reasons, worker.broken) == (3, ("length",), None)
         worker.close()
@@ -197,13 +162,13 @@ def test_messages_that_the_chat_template_refuses_fail_alone(tiny_model):
 
 @pytest.fixture
 def writing():
-    with served(WritingEngine({"*": WORDS}), chat=True) as server:
+    with served(WritingEngine({"*": WORDS}), unknown="answer") as server:
         yield server
 
 
 def test_words_of_a_model_are_streamed_while_it_writes(tiny_model):
     engine = load_engine("transformers", EngineOptions(model=str(tiny_model), device="cpu"))
-    with served(engine, chat=True, settings={"request_timeout_s": 60}) as server:
+    with served(engine, unknown="answer", settings={"request_timeout_s": 60}) as server:
         body = {"model": "m", "prompt": "the big fox", "max_tokens": 400, "temperature": 0}
         expected = server.post(PLAIN, body).json()
         with reading(server, PLAIN, body | {"stream": True, "stream_options": {"include_usage": True}}) as (_, events):
@@ -218,7 +183,7 @@ def test_words_of_a_model_are_streamed_while_it_writes(tiny_model):
 
 
 def test_a_disconnect_in_the_middle_stops_the_model():
-    with served(WritingEngine({"*": WORDS * 40}), chat=True) as server:
+    with served(WritingEngine({"*": WORDS * 40}), unknown="answer") as server:
         with reading(server, CHAT, STREAM) as (_, events):
             next(events)
         until(lambda: server.counts.dropped == 1)
@@ -229,7 +194,7 @@ def test_a_disconnect_in_the_middle_stops_the_model():
 def test_a_chat_grows_word_by_word(writing):
     with reading(writing, CHAT, STREAM) as (reply, events):
         headers = reply.headers
-        assert (headers["x-judgelm-dialect"], "ordinary chat" in headers["x-judgelm-note"]) == ("none", True)
+        assert (headers["x-judgelm-dialect"], "answered by the model" in headers["x-judgelm-note"]) == ("none", True)
         opening, first = json.loads(next(events)), json.loads(next(events))
         assert opening["choices"][0]["delta"] == {"role": "assistant", "content": "", "refusal": None}
         assert WORDS.startswith(text_of([first]))
@@ -258,7 +223,7 @@ def test_the_second_reply_is_streamed_whole_at_the_end(writing):
 
 
 def test_a_reply_that_is_complete_immediately_is_streamed():
-    with served(chat=True) as server:
+    with served(unknown="answer") as server:
         assert text_of(complete(server, STREAM | {"messages": [{"role": "user", "content": "x"}]})) != ""
 
 
@@ -273,14 +238,14 @@ class Breaking(WritingEngine):
 
 
 def test_an_error_in_the_middle_ends_the_stream_with_an_error():
-    with served(Breaking({"*": WORDS}), chat=True) as server:
+    with served(Breaking({"*": WORDS}), unknown="answer") as server:
         *rows, last = events_of(server, STREAM)
         error = json.loads(last)["error"]
         assert (bool(rows), error["code"], error["type"]) == (True, "engine_unavailable", "server_error")
         assert "secret" not in last
         assert 'judgelm_errors_total{code="engine_unavailable"} 1.0' in server.http.get("/metrics").text
     with (
-        served(Breaking({"*": WORDS}), chat=True) as server,
+        served(Breaking({"*": WORDS}), unknown="answer") as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
         pytest.raises(openai.APIError, match="not available"),
     ):
@@ -289,7 +254,7 @@ def test_an_error_in_the_middle_ends_the_stream_with_an_error():
 
 def test_a_reply_that_takes_too_long_is_stopped_in_the_middle():
     engine = WritingEngine({"*": WORDS * 20})
-    with served(engine, chat=True, settings={"request_timeout_s": 0.6}) as server:
+    with served(engine, unknown="answer", settings={"request_timeout_s": 0.6}) as server:
         *rows, last = events_of(server, STREAM)
         assert text_of(map(json.loads, rows)) in WORDS * 20
         assert json.loads(last)["error"]["code"] == "timeout"
@@ -299,7 +264,7 @@ def test_a_reply_that_takes_too_long_is_stopped_in_the_middle():
 def test_an_error_before_the_first_word_has_its_own_status():
     engine = WritingEngine({"*": WORDS})
     engine.pause = True
-    with served(engine, chat=True, settings={"request_timeout_s": 0.3}) as server:
+    with served(engine, unknown="answer", settings={"request_timeout_s": 0.3}) as server:
         reply = httpx.post(server.url + CHAT, json=STREAM)
         assert (reply.status_code, error_of(reply)["code"]) == (504, "timeout")
 
@@ -326,7 +291,7 @@ CUT_OFF = {"asked": "absent", "thinks": False}
     ids=["on", "absent", "cut off"],
 )
 def test_the_thinking_of_a_chat_is_next_to_the_content(write, options, content, thought, finish_reason):
-    with served(thinking_model.engine(write, **options), chat=True) as server:
+    with served(thinking_model.engine(write, **options), unknown="answer") as server:
         [choice] = server.post(CHAT, STREAM | {"stream": False}).json()["choices"]
         assert (choice["message"]["content"], choice["message"]["reasoning_content"]) == (content, thought)
         assert choice["finish_reason"] == finish_reason
@@ -334,7 +299,7 @@ def test_the_thinking_of_a_chat_is_next_to_the_content(write, options, content, 
 
 def test_thinking_is_not_streamed_as_content():
     engine = WritingEngine({"*": "<think>\nWell, let me see.\n</think>\n\nGood day to you, dear friend."})
-    with served(engine, chat=True) as server:
+    with served(engine, unknown="answer") as server:
         rows = complete(server, STREAM)
         assert (text_of(rows), thoughts(rows)) == ("Good day to you, dear friend.", ["Well, let me see."])
         assert sum(bool(row["choices"][0]["delta"].get("content")) for row in rows) > 1  # streamed while it was written

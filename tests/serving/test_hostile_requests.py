@@ -51,7 +51,7 @@ VALUES = st.recursive(
 
 @pytest.fixture(scope="module")
 def server():
-    with served(chat=True) as server:
+    with served(unknown="answer") as server:
         yield server
 
 
@@ -117,7 +117,7 @@ def client(tiny_model):
     """A server of a real model without a chat template: a broken engine would answer 503 from then on."""
     with Judge(str(tiny_model), dtype="float32", template="judgelm-compact") as judge:
         worker = EngineWorker(judge.engine)
-        handler = JudgeHandler(judge, worker, HandlerOptions(chat=True))
+        handler = JudgeHandler(judge, worker, HandlerOptions(unknown="answer"))
         with TestClient(create_app(handler, ServerSettings(model="tiny")), base_url="http://localhost") as client:
             client.worker = worker
             yield client
@@ -181,6 +181,6 @@ def test_a_prompt_that_needs_a_chat_template_fails_alone(client):
     is_as_before(client)
 
 
-def test_ignored_fields_of_a_chat_are_noted(client):
+def test_ignored_fields_of_an_answer_are_noted(client):
     body = {"prompt": "hi", "max_tokens": 3, "top_p": 0.5, "logit_bias": {"3": 1}, "presence_penalty": 0}
-    assert "ignored in ordinary chats: top_p, logit_bias" in client.post(PLAIN, json=body).headers["x-judgelm-note"]
+    assert "fields are ignored: top_p, logit_bias" in client.post(PLAIN, json=body).headers["x-judgelm-note"]

@@ -129,12 +129,12 @@ def test_with_names_other_models_are_refused():
     assert server.handler.worker.counts.submitted == 1
 
 
-def test_an_unknown_prompt_is_refused_or_chatted_about():
+def test_an_unknown_prompt_is_refused_or_answered():
     hello = {"messages": [{"role": "user", "content": "Hello, who are you?"}]}
     with served() as server:
         reply = server.post(CHAT, hello)
         assert (reply.status_code, error_of(reply)["code"]) == (400, "unrecognised_prompt")
-    with served(KnownEngine(lambda prompt: {"I am a judge.": 1.0}), chat=True) as server:
+    with served(KnownEngine(lambda prompt: {"I am a judge.": 1.0}), unknown="answer") as server:
         reply = server.post(CHAT, hello)
         assert content(reply) == "I am a judge.\n"
         assert reply.headers["x-judgelm-dialect"] == "none"

@@ -162,7 +162,7 @@ class OpenAIEngine:
 
     def _prepared(self, request: Request) -> tuple[Request, RenderedPrompt] | Completion:
         prompt = request.prompt
-        surrogate = _SURROGATE.search("".join(span.text for span in prompt.spans) + prompt.prefill)
+        surrogate = _SURROGATE.search("".join(prompt.texts) + prompt.prefill)
         if surrogate is not None:
             code = f"U+{ord(surrogate[0]):04X}"
             return Completion.failed(request.key, f"the prompt contains a lone surrogate ({code}); fix the input")
@@ -206,7 +206,8 @@ class OpenAIEngine:
                 raise EngineError(self._options.rejected_key(refused.status)) from None
             if refused.fatal:
                 raise EngineError(f"{self._options.address} does not serve {self._model!r}: {refused}") from None
-            return _failed(request, rendered, str(refused))
+            is_invalid = bool(request.prompt.messages) and refused.status in (400, 422)
+            return _failed(request, rendered, str(refused), "invalid" if is_invalid else "error")
         except (RetriesExhaustedError, OverBudgetError, UnusableReplyError) as error:
             return _failed(request, rendered, str(error))
 

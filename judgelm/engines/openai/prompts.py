@@ -1,6 +1,7 @@
 """Render prompts for a server. If no tokenizer is set, only common special tokens are sanitised."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ class RenderedPrompt:
 
     Attributes:
         content: token ids or a string for completions, or messages for chat.
+        tools: functions to show to the model.
         templated: whether `text` was rendered with a chat template.
         prefill: text that the reply must start with, sent as the last message.
     """
@@ -37,6 +39,7 @@ class RenderedPrompt:
     text: str = ""
     templated: bool = False
     prefill: str = ""
+    tools: tuple[Mapping[str, Any], ...] = ()
     truncations: tuple[Truncation, ...] = ()
     sanitized: int = 0
 
@@ -58,12 +61,17 @@ class PromptRenderer:
         spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
         if self._truncator is not None and tokenized is not None:
             spans = _truncated(spans, tokenized.truncations, self._truncator)
-        messages = _messages(spans, chat=prompt.chat)
+        messages = [dict(message) for message in prompt.messages] or _messages(spans, chat=prompt.chat)
         if prompt.prefill:
             messages.append({"role": "assistant", "content": prompt.prefill})
         truncations = tokenized.truncations if tokenized is not None else ()
         return RenderedPrompt(
-            api="chat", content=messages, prefill=prompt.prefill, truncations=truncations, sanitized=sanitized
+            api="chat",
+            content=messages,
+            prefill=prompt.prefill,
+            tools=prompt.tools,
+            truncations=truncations,
+            sanitized=sanitized,
         )
 
     def continue_from(self, rendered: RenderedPrompt, reply: str) -> list[int] | str:
@@ -79,7 +87,8 @@ class PromptRenderer:
     def _for_completions(self, prompt: Prompt, tokenized: TokenizedPrompt | None) -> RenderedPrompt:
         if tokenized is None:
             spans, sanitized = sanitized_spans(prompt.spans, self._sanitize)
-            text = "".join(span.text for span in spans) + prompt.prefill
+            texts = prompt.texts if prompt.messages else [span.text for span in spans]
+            text = "".join(texts) + prompt.prefill
             return RenderedPrompt(api="completions", content=text, text=text, sanitized=sanitized)
         return RenderedPrompt(
             api="completions",
