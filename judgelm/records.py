@@ -5,7 +5,7 @@ verdict by a person or a teacher model.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from judgelm.errors import ConfigError, out_of_range
@@ -525,6 +525,16 @@ class Judgment:
         if len(explained) == len(alone) > 1:
             return "\n\n".join(f"Answer {order[0] + 1}: {reason}" for order, reason in explained)
         return explained[0][1] if explained else None
+
+
+def tokens_between(tokens: tuple[TokenLogprobs, ...], start: int, end: int) -> tuple[TokenLogprobs, ...]:
+    """Return the tokens between two positions in their joined text. Tokens that cross a position are cut."""
+    kept, position = [], 0
+    for token in tokens:
+        begin, position = position, position + len(token.token)
+        if begin < end and (begin >= start or position > start):
+            kept.append(replace(token, token=token.token[max(0, start - begin) : end - begin]))
+    return tuple(kept)
 
 
 def winner_of(scores: tuple[float, float]) -> Winner:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from judgelm.errors import GrammarError, first_line
 from judgelm.jsonl import parse_json
-from judgelm.records import Grammar
+from judgelm.records import FinishReason, Grammar, Sampling
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -114,6 +114,14 @@ def follows(grammar: Grammar, text: str, *, whole: bool = True) -> bool:
     return False
 
 
+def mismatch(sampling: Sampling, text: str, reason: FinishReason | None) -> str:
+    """Return an error if a backend ignored the grammar or stopped before the reply was complete, or an empty string."""
+    if sampling.grammar is None or reason not in (None, "stop", "length"):
+        return ""
+    whole = reason != "length" and not sampling.stop  # stop strings cut replies
+    return "" if follows(sampling.grammar, text, whole=whole) else "the reply does not match the grammar"
+
+
 def _byte_matcher(grammar: Grammar) -> "LLMatcher":
     compiled = _OF_BYTES.start(grammar)
     while (matcher := compiled.matcher(COMPILE_TIMEOUT_S / 8)) is None:
@@ -122,7 +130,7 @@ def _byte_matcher(grammar: Grammar) -> "LLMatcher":
 
 
 def normalized(grammar: Grammar, *, one_line: bool) -> Grammar:
-    r"""Restrict `\d`, `\w`, and `\s` to ASCII, and set llguidance's options for JSON, optionally written on one line."""
+    r"""Restrict `\d`, `\w`, and `\s` to ASCII, and add llguidance's options to a schema, optionally for one line."""
     if grammar.kind == "regex":
         from llguidance import regex_to_lark
 

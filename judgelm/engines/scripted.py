@@ -15,12 +15,13 @@ from typing import Any
 from judgelm.bounds import MAX_WHOLE_BYTES, read_text
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import longest_candidate
+from judgelm.engines.grammars import mismatch
 from judgelm.engines.preprocess import thinking_policy
-from judgelm.errors import EngineError, ModelError
+from judgelm.errors import EngineError, GrammarError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.parsing.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import prompt_key
-from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling
+from judgelm.records import Completion, FinishReason, Prompt, Request, Sampling, TokenLogprobs
 
 _MORE_SCORES = re.compile(r"\A(?:[^\S\n]+\d+(?:\.\d+)?)+(?=\s*?(?:\n|\Z))")
 _TOKEN = re.compile(r"\n|[^\S\n]*[^\s]+|[^\S\n]+")
@@ -38,7 +39,7 @@ class ScriptedEngine:
         max_in_flight: see `Engine`.
     """
 
-    supports_grammar = False
+    supports_grammar = True
     supports_images = True  # a script function may use them
 
     def __init__(self, script: Script, *, max_in_flight: int = 256, thinking: Thinking = NOT_ASKED) -> None:
@@ -64,8 +65,8 @@ class ScriptedEngine:
     def submit(self, requests: Sequence[Request]) -> None:
         """Submit requests."""
         for request in requests:
-            if request.sampling.grammar is not None or request.adapter is not None:
-                raise EngineError("the scripted engine supports neither grammars nor adapters")
+            if request.adapter is not None:
+                raise EngineError("the scripted engine does not support adapters")
         self.waiting.extend(requests)
 
     def collect(self, timeout_s: float) -> list[Completion]:
@@ -106,8 +107,14 @@ class ScriptedEngine:
             return Completion.failed(request.key, f"the script has no reply for {prompt_key(request.prompt)!r}")
         if request.reward:
             return _rewarded(request.key, reply)
-        text, tokens, reason = _limit(reply, request.sampling)
-        n, longest = request.sampling.n, longest_candidate(text, request.candidates)
+        sampling = request.sampling
+        text, tokens, reason = _limit(reply, sampling)
+        try:
+            if sampling.grammar is not None and (why := mismatch(sampling, text, reason)):
+                return Completion.failed(request.key, f"{why}: {text!r:.100}; change the script or the grammar")
+        except GrammarError as error:
+            return Completion.failed(request.key, str(error))
+        n, longest = sampling.n, longest_candidate(text, request.candidates)
         return Completion(
             key=request.key,
             texts=(text,) * n,
@@ -115,7 +122,8 @@ class ScriptedEngine:
             # the longest candidate that the reply starts with has probability 1
             candidate_logprobs=tuple(0.0 if line == longest else -math.inf for line in request.candidates) or None,
             prompt_tokens=sum(span.text.count(" ") + 1 for span in request.prompt.spans),
-            completion_tokens=tokens * n,
+            logprobs=None if sampling.logprobs is None else (_certain(tokens, sampling.logprobs),) * n,
+            completion_tokens=len(tokens) * n,
         )
 
     def _reply(self, request: Request) -> str:
@@ -139,9 +147,16 @@ def _rewarded(key: str, reply: str) -> Completion:
         return Completion.failed(key, f"the script's reply {reply!r:.100} is not a number; expected a reward")
 
 
-def _limit(reply: str, sampling: Sampling) -> tuple[str, int, FinishReason]:
+def _limit(reply: str, sampling: Sampling) -> tuple[str, list[str], FinishReason]:
     stopped = sampling.cut_at_stop(reply)
     tokens = _TOKEN.findall(reply if stopped is None else stopped)
     if len(tokens) > sampling.max_tokens:
-        return "".join(tokens[: sampling.max_tokens]), sampling.max_tokens, "length"
-    return reply if stopped is None else stopped, len(tokens), "stop"
+        return "".join(tokens[: sampling.max_tokens]), tokens[: sampling.max_tokens], "length"
+    return reply if stopped is None else stopped, tokens, "stop"
+
+
+def _certain(tokens: Sequence[str], wanted: int) -> tuple[TokenLogprobs, ...]:
+    """Give each token probability 1."""
+    return tuple(
+        TokenLogprobs(token=token, logprob=0.0, candidates=((token, 0.0),) if wanted else ()) for token in tokens
+    )

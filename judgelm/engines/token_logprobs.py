@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgelm.records import TokenLogprobs
+from judgelm.records import TokenLogprobs, tokens_between
 
 if TYPE_CHECKING:
     from judgelm.prompts.truncation import Tokenizer
@@ -22,19 +22,7 @@ def reply_logprobs(steps: Sequence[LogprobStep], text: str, tokenizer: "Tokenize
 
     The text of an incomplete character is empty until its last token.
     """
-    return tuple(covering(list(_decoded(steps, tokenizer)), 0, len(text)))
-
-
-def covering(tokens: Sequence[TokenLogprobs], start: int, end: int) -> Iterator[TokenLogprobs]:
-    """Yield the tokens between two positions in their text. Tokens that cross a position are cut."""
-    position = 0
-    for each in tokens:
-        if position >= end:
-            return
-        begin, position = position, position + len(each.token)
-        if begin >= start or position > start:
-            token = each.token[max(0, start - begin) : end - begin]
-            yield TokenLogprobs(token=token, logprob=each.logprob, candidates=each.candidates)
+    return tokens_between(tuple(_decoded(steps, tokenizer)), 0, len(text))
 
 
 def _decoded(steps: Sequence[LogprobStep], tokenizer: "Tokenizer") -> Iterator[TokenLogprobs]:

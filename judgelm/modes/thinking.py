@@ -4,12 +4,13 @@ Flows receive only the replies; the thinking is stored in `Completion.thinking`.
 once per prompt, and this thinking is reused for reasons, retries, and label probabilities.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from judgelm.modes.flow import RequestFlow, Result, Round, interleave, map_rounds
 from judgelm.parsing.thinking import CLOSE, OPEN, Separated, Thinking, separate
-from judgelm.records import Completion, FinishReason, Request, Sampling, Span
+from judgelm.records import Completion, FinishReason, Request, Sampling, Span, TokenLogprobs, tokens_between
 
 _AFTER_THINKING = "\n\n"
 """Separator between thinking and reply in Qwen, DeepSeek, and GLM models."""
@@ -53,9 +54,19 @@ def separated(completion: Completion, thinking: Thinking) -> Completion:
         completion,
         texts=tuple(reply.reply for reply in replies),
         thinking=tuple(thoughts) if any(thoughts) else (),
+        logprobs=_reply_logprobs(completion, [reply.reply for reply in replies]),
         finish_reasons=reasons,
         error=completion.error or (_endless(thinking) if "thinking" in reasons else ""),
     )
+
+
+def _reply_logprobs(completion: Completion, replies: Sequence[str]) -> tuple[tuple[TokenLogprobs, ...], ...] | None:
+    """Remove the tokens of the thinking, which precede each reply."""
+    if completion.logprobs is None:
+        return None
+    lengths = [sum(len(token.token) for token in tokens) for tokens in completion.logprobs]
+    parts = zip(completion.logprobs, lengths, replies, strict=True)
+    return tuple(tokens_between(tokens, max(0, length - len(reply)), length) for tokens, length, reply in parts)
 
 
 def _says_nothing(reply: Separated, thinking: Thinking) -> bool:
@@ -145,7 +156,10 @@ def _at_once(step: _Step, completion: Completion, thinking: Thinking, blocks: _B
     ended = [step.request.sampling.cut_at_stop(text) for text in reply.texts]
     reasons = ["stop" if cut is not None else why for cut, why in zip(ended, reply.finish_reasons, strict=True)]
     texts = [text if cut is None else cut for cut, text in zip(ended, reply.texts, strict=True)]
-    return replace(reply, texts=tuple(texts), finish_reasons=tuple(reasons))
+    logprobs = reply.logprobs
+    if logprobs is not None:
+        logprobs = tuple(tokens_between(part, 0, len(text)) for part, text in zip(logprobs, texts, strict=True))
+    return replace(reply, texts=tuple(texts), finish_reasons=tuple(reasons), logprobs=logprobs)
 
 
 def _resumed(request: Request, thinking: Thinking, block: str) -> Request:

@@ -11,6 +11,7 @@ from typing import Any
 import openai
 
 from judgelm.engines.base import EngineOptions, ImageError
+from judgelm.engines.grammars import check_grammar, mismatch
 from judgelm.engines.loop_thread import LoopThread
 from judgelm.engines.openai.cost import OverBudgetError
 from judgelm.engines.openai.discovery import HELLO, ServerCapabilities, discover_servers
@@ -22,10 +23,11 @@ from judgelm.engines.openai.requests import RefusedError
 from judgelm.engines.openai.responses import Choice
 from judgelm.engines.openai.sampler import ReplySampler, UnusableReplyError, reply_of, without_end_tokens
 from judgelm.engines.preprocess import prepare_request, refuse_images, thinking_policy
-from judgelm.errors import ConfigError, EngineError
+from judgelm.errors import ConfigError, EngineError, GrammarError
+from judgelm.parsing.thinking import separate
 from judgelm.prompts.chat_rendering import opening_of
 from judgelm.prompts.truncation import Truncator
-from judgelm.records import Completion, FinishReason, Request, Sampling
+from judgelm.records import Completion, FinishReason, Grammar, Request, Sampling
 
 _QUEUED_PER_SLOT = 4
 _CHAT_WRAPPING_TOKENS = 64
@@ -164,6 +166,8 @@ class OpenAIEngine:
         if surrogate is not None:
             code = f"U+{ord(surrogate[0]):04X}"
             return Completion.failed(request.key, f"the prompt contains a lone surrogate ({code}); fix the input")
+        if refusal := self._grammar_refusal(request.sampling.grammar):
+            return Completion.failed(request.key, refusal)
         tokenized = None
         if self._truncator is not None and not prompt.images:
             prepared = prepare_request(self._truncator, request)
@@ -174,6 +178,17 @@ class OpenAIEngine:
             return request, self._renderer.render(request.prompt, tokenized)
         except ImageError as error:
             return Completion.failed(request.key, str(error))
+
+    def _grammar_refusal(self, grammar: Grammar | None) -> str:
+        if grammar is None:
+            return ""
+        if grammar.kind == "regex" and not self.supports_grammar:
+            return f"{self._options.address} does not support regex grammars (vLLM servers do); remove the grammar"
+        try:
+            check_grammar(grammar)
+        except GrammarError as error:
+            return str(error)
+        return ""
 
     def _start(self, loop: LoopThread, serial: int, request: Request, rendered: RenderedPrompt) -> None:
         async def answer() -> None:
@@ -203,9 +218,16 @@ class OpenAIEngine:
             return _failed(request, rendered, str(error))
 
     async def _completion(self, request: Request, rendered: RenderedPrompt) -> Completion:
-        scored = bool(request.candidates)
-        answer = await self._sampler.sample(rendered, request.sampling, logprobs=scored)
-        replies = [self._reply(choice, rendered, request.sampling) for choice in answer.choices]
+        scored, sampling = bool(request.candidates), request.sampling
+        answer = await self._sampler.sample(rendered, sampling, logprobs=scored)
+        replies = [self._reply(choice, rendered, sampling) for choice in answer.choices]
+        for text, reason in replies:
+            if why := mismatch(sampling, separate(text).reply, reason):
+                raise UnusableReplyError(f"{why}; {self._options.address} may not support it")
+        tokens = [
+            choice.token_logprobs(text, sampling.logprobs or 0)
+            for choice, (text, _) in zip(answer.choices, replies, strict=True)
+        ]
         logprobs, approximation = None, ""
         if scored:
             logprobs, approximation = await self._sampler.candidate_logprobs(rendered, request, answer.choices)
@@ -218,6 +240,7 @@ class OpenAIEngine:
             thinking=thinking if any(thinking) else (),
             error=_IN_REASONING if any(choice.is_in_reasoning for choice in answer.choices) else "",
             candidate_logprobs=logprobs,
+            logprobs=None if sampling.logprobs is None or None in tokens else tuple(filter(None, tokens)),
             approximation=approximation,
             prompt_tokens=answer.usage.prompt_tokens,
             completion_tokens=answer.usage.completion_tokens,
@@ -235,9 +258,6 @@ class OpenAIEngine:
         return text, reason
 
     def _check(self, request: Request) -> None:
-        if request.sampling.grammar is not None and not self.supports_grammar:
-            finding = "does not support grammars (vLLM servers do)"
-            raise EngineError(f"{self._options.address} {finding}; remove the grammar")
         if request.adapter is not None:
             raise EngineError(
                 "the openai engine does not support adapters; serve the adapter as a model and pass its name as --model"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from judgelm.engines.openai.prompts import RenderedPrompt
+from judgelm.jsonl import parse_json
 from judgelm.prompts.truncation import without_system
 from judgelm.records import Sampling
 
@@ -31,7 +32,7 @@ _OUT_OF_RANGE = re.compile(r"at most|maximum|minimum|less than|greater than|betw
 
 
 def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logprobs: bool) -> dict[str, Any]:
-    """Build the request body for `sampling.n` replies."""
+    """Build the request body for `sampling.n` replies. `logprobs` requests as many alternatives as possible."""
     body: dict[str, Any] = {
         "model": model,
         "prompt" if prompt.api == "completions" else "messages": prompt.content,
@@ -44,14 +45,16 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
         body["n"] = sampling.n
     if sampling.temperature > 0:
         body["seed"] = sampling.seed
-    if sampling.grammar is not None:
-        kind = "regex" if sampling.grammar.kind == "regex" else "json"
-        body["structured_outputs"] = {kind: sampling.grammar.text}
+    if (grammar := sampling.grammar) is not None and grammar.kind == "regex":
+        body["structured_outputs"] = {"regex": grammar.text}
+    elif grammar is not None:
+        schema = {"name": "reply", "schema": parse_json(grammar.text), "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if prompt.prefill:
         body |= CONTINUATION
-    if logprobs:
-        chat = {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
-        body |= chat if prompt.api == "chat" else {"logprobs": TOP_LOGPROBS}
+    wanted = TOP_LOGPROBS if logprobs else sampling.logprobs
+    if wanted is not None:
+        body |= {"logprobs": True, "top_logprobs": wanted} if prompt.api == "chat" else {"logprobs": wanted}
     return body
 
 

@@ -15,9 +15,12 @@ from pydantic import BaseModel, Field, ValidationError
 from judgelm.engines.openai.cost import BilledTokens
 from judgelm.engines.openai.text_tree import TokenStep
 from judgelm.jsonl import parse_json
+from judgelm.records import TokenLogprobs, tokens_between
 
 _STOPPED = {"stop", "eos", "eos_token", "stop_sequence", "stop_token", "end_turn", "complete", "completed", "finished"}
 _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "max_length", "token_limit"}
+_MIN_LOGPROB = -9999.0
+"""Sent by OpenAI for tokens that are not listed."""
 _NO_REPLY = re.compile(
     "filter|error|abort|cancel|safety|recit|block|prohibit|tool|function|refus|insufficient", re.IGNORECASE
 )
@@ -51,6 +54,14 @@ class Choice:
     def is_in_reasoning(self) -> bool:
         """True if the complete reply is in the reasoning field."""
         return not self.text and bool(self.thinking) and self.finish_reason == "stop"
+
+    def token_logprobs(self, reply: str, wanted: int) -> tuple[TokenLogprobs, ...] | None:
+        """Return the tokens of the reply with `wanted` alternatives each, or None if they are not available."""
+        if not self.covers_reply:
+            return None
+        tokens = tuple(_token_logprobs(step, wanted) for step in self.steps or ())
+        start = max(0, "".join(token.token for token in tokens).find(reply))
+        return tokens_between(tokens, start, start + len(reply))
 
     @property
     def covers_reply(self) -> bool:
@@ -222,6 +233,13 @@ def _steps(raw: _Logprobs) -> tuple[TokenStep, ...] | None:
     else:
         return None
     return tuple(_step(token, logprob, top) for (token, logprob), top in zip(chosen, tops, strict=True))
+
+
+def _token_logprobs(step: TokenStep, wanted: int) -> TokenLogprobs:
+    tops = [(token, max(_MIN_LOGPROB, math.log(share) if share else -math.inf)) for token, share in step.tops]
+    ranked = sorted(tops, key=lambda top: -top[1])
+    logprob = dict(tops).get(step.token, _MIN_LOGPROB)
+    return TokenLogprobs(token=step.token, logprob=logprob, candidates=tuple(ranked[:wanted]))
 
 
 def _step(token: str, logprob: float | None, top: list[tuple[str, float]]) -> TokenStep:

@@ -80,7 +80,9 @@ class ReplySampler:
     ) -> tuple[tuple[float, ...], str]:
         """Return `Completion.candidate_logprobs` and `Completion.approximation`."""
         if not all(choice.covers_reply for choice in choices):  # no stop strings, because candidates may contain them
-            sampling = replace(request.sampling, temperature=1.0, stop=(), n=self._candidate_samples, grammar=None)
+            sampling = replace(
+                request.sampling, temperature=1.0, stop=(), n=self._candidate_samples, grammar=None, logprobs=None
+            )
             answer = await self.sample(rendered, sampling)
             texts = [separate(choice.text or "").reply for choice in answer.choices]
             return frequencies(request.candidates, texts), f"frequencies of {len(texts)} sampled replies"

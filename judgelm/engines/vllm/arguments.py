@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import vllm
 from vllm import EngineArgs
-from vllm.config import VllmConfig
+from vllm.config import StructuredOutputsConfig, VllmConfig
 from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS
 from vllm.platforms import current_platform
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
@@ -70,6 +70,10 @@ def engine_args(
         arguments |= {"enable_lora": True, "max_lora_rank": max(map(lora_rank, adapters)), "max_loras": len(adapters)}
     if current_platform.is_cpu() and options.engine_args.get("pipeline_parallel_size", 1) != 1:
         arguments["enforce_eager"] = False  # eager mode skips the warm-up that creates buffers between CPU stages
+    if getattr(tokenizer, "is_fast", False):  # the same library as in the transformers engine
+        arguments["structured_outputs_config"] = StructuredOutputsConfig(
+            backend="guidance", disable_any_whitespace=True
+        )
     arguments |= dict(options.engine_args)
     if current_platform.is_cpu() and arguments.get("enable_lora"):
         # the CPU kernels use the last slot for requests without an adapter, so it must stay empty

@@ -5,7 +5,7 @@ It tokenises and decodes like the transformers engine, so that both return the s
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -25,15 +25,17 @@ from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, Struc
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch, CandidateTokenizer
 from judgelm.engines.gguf.checkpoint import gguf_note
+from judgelm.engines.grammars import check_grammar, mismatch, normalized
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import eos_ids, identity_of, load_config, load_tokenizer, split_adapter
 from judgelm.engines.preprocess import check_head, decode_reply, prepare_request, refuse_images, thinking_policy
+from judgelm.engines.token_logprobs import LogprobStep, reply_logprobs
 from judgelm.engines.vllm.adapters import VllmAdapters
 from judgelm.engines.vllm.arguments import batch_note, choose_dtype, device_count, engine_args, resolved_args
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, PromptRefusedError, VllmSampling
-from judgelm.errors import ConfigError, EngineError, ModelError, first_line
+from judgelm.errors import ConfigError, EngineError, GrammarError, ModelError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
-from judgelm.records import Completion, FinishReason, Grammar, Request, Sampling
+from judgelm.records import Completion, FinishReason, Grammar, Request, Sampling, TokenLogprobs
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +45,7 @@ class RequestState:
     Attributes:
         pending: the tree node for each unfinished vLLM request.
         begun: token ids generated before the reply was continued after a blank line.
+        begun_steps: log-probabilities of these tokens, if requested.
     """
 
     request: Request
@@ -51,6 +54,7 @@ class RequestState:
     output: RequestOutput | None = None
     pending: dict[str, int] = field(default_factory=dict)
     begun: list[int] = field(default_factory=list)
+    begun_steps: list[LogprobStep] = field(default_factory=list)
     failure: str = ""
     reward: float | None = None
 
@@ -83,7 +87,23 @@ def _generation_config(base: str, options: EngineOptions) -> Any:
 def _structured(grammar: Grammar | None) -> StructuredOutputsParams | None:
     if grammar is None:
         return None
-    return StructuredOutputsParams(**{"regex" if grammar.kind == "regex" else "json": grammar.text})
+    text = normalized(grammar, one_line=True).text
+    return StructuredOutputsParams(**{"regex" if grammar.kind == "regex" else "json": text})
+
+
+def _grammar_refusal(request: Request, tokenized: TokenizedPrompt) -> Completion | None:
+    try:
+        if request.sampling.grammar is not None:
+            check_grammar(request.sampling.grammar)
+    except GrammarError as error:
+        return Completion.failed(request.key, str(error), prompt_tokens=len(tokenized.ids))
+    return None
+
+
+def _steps(reply: CompletionOutput, wanted: int) -> Iterator[LogprobStep]:
+    for token, known in zip(reply.token_ids, reply.logprobs or (), strict=False):
+        ranked = sorted(((each, entry.logprob) for each, entry in known.items()), key=lambda pair: -pair[1])
+        yield LogprobStep(token, known[token].logprob, tuple(ranked[:wanted]))
 
 
 def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> SamplingParams:
@@ -99,6 +119,7 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
         stop=stop or None,
         include_stop_str_in_output=sampling.include_stop,
         structured_outputs=_structured(sampling.grammar),
+        logprobs=sampling.logprobs if search is None else None,  # vLLM does not combine them
         logprob_token_ids=list(search.tree.vocabulary) if search else None,
         output_kind=RequestOutputKind.CUMULATIVE if n == 1 else RequestOutputKind.FINAL_ONLY,
     )
@@ -178,6 +199,8 @@ class VllmEngine:
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)
             if isinstance(prepared, Completion):
                 self._finished.append(prepared)
+            elif (refused := _grammar_refusal(*prepared)) is not None:
+                self._finished.append(refused)
             else:
                 fresh.append(RequestState(*prepared, self._search(*prepared)))
         for state in sorted(fresh, key=lambda state: state.tokenized.ids):  # the prefix cache only keeps recent prompts
@@ -328,6 +351,7 @@ class VllmEngine:
     def _continue(self, state: RequestState) -> None:
         assert state.output is not None, "the reply has begun"
         state.begun += state.output.outputs[0].token_ids
+        state.begun_steps += _steps(state.output.outputs[0], state.request.sampling.logprobs or 0)
         state.output = None
         sampling = state.request.sampling
         rest = replace(sampling, max_tokens=sampling.max_tokens - len(state.begun))
@@ -351,14 +375,27 @@ class VllmEngine:
         outputs = list(state.output.outputs)
         outputs *= request.sampling.n // max(1, len(outputs))
         replies = [self._decode(state, output) for output in outputs]
+        begin = len(tokenized.opening)
+        if failure := next(filter(None, (mismatch(request.sampling, text[begin:], why) for text, why in replies)), ""):
+            return Completion.failed(request.key, failure, **prompt)
         return Completion(
             key=request.key,
             texts=tuple(text for text, _ in replies),
             finish_reasons=tuple(reason or "stop" for _, reason in replies),  # None means that the grammar is complete
             candidate_logprobs=state.search.logprobs() if state.search else None,
+            logprobs=self._logprobs(state, outputs, [text[begin:] for text, _ in replies]),
             completion_tokens=sum(len(state.begun) + len(output.token_ids) for output in outputs),
             **prompt,
         )
+
+    def _logprobs(
+        self, state: RequestState, outputs: Sequence[CompletionOutput], texts: Sequence[str]
+    ) -> tuple[tuple[TokenLogprobs, ...], ...] | None:
+        wanted = state.request.sampling.logprobs
+        if wanted is None or state.search is not None:
+            return None
+        steps = ([*state.begun_steps, *_steps(output, wanted)] for output in outputs)
+        return tuple(reply_logprobs(each, text, self._tokenizer) for each, text in zip(steps, texts, strict=True))
 
     def _decode(self, state: RequestState, reply: CompletionOutput) -> tuple[str, FinishReason | None]:
         ids = [*state.begun, *reply.token_ids]
