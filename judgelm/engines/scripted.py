@@ -15,9 +15,9 @@ from typing import Any
 from judgelm.bounds import MAX_WHOLE_BYTES, read_text
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import longest_candidate
-from judgelm.engines.grammars import mismatch
+from judgelm.engines.grammars import mismatch, refusal
 from judgelm.engines.preprocess import thinking_policy
-from judgelm.errors import EngineError, GrammarError, ModelError
+from judgelm.errors import EngineError, ModelError
 from judgelm.jsonl import parse_json
 from judgelm.parsing.thinking import NOT_ASKED, Thinking
 from judgelm.prompts.truncation import prompt_key
@@ -109,11 +109,8 @@ class ScriptedEngine:
             return _rewarded(request.key, reply)
         sampling = request.sampling
         text, tokens, reason = _limit(reply, sampling)
-        try:
-            if sampling.grammar is not None and (why := mismatch(sampling, text, reason)):
-                return Completion.failed(request.key, f"{why}: {text!r:.100}; change the script or the grammar")
-        except GrammarError as error:
-            return Completion.failed(request.key, str(error))
+        if why := refusal(sampling) or mismatch(sampling, text, reason):
+            return Completion.failed(request.key, f"{why}; the scripted reply is {text!r:.100}")
         n, longest = sampling.n, longest_candidate(text, request.candidates)
         return Completion(
             key=request.key,

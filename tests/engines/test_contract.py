@@ -11,6 +11,7 @@ from judgelm.cluster.plan import RayCluster
 from judgelm.engines import catalog
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import choose_engine, load_engine, resolve_options
+from judgelm.engines.grammars import follows
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
 from judgelm.package import install_hint
@@ -132,6 +133,88 @@ def test_aborted_request_has_no_completion(engine):
     assert keys == {"0", "3"}
 
 
+GRAMMARS = {
+    "choices": Grammar("regex", "better|worse|équal"),
+    "regex": Grammar("regex", r"(yes|no) \d{2}"),
+    "schema": Grammar(
+        "json_schema",
+        """{"type": "object", "properties": {"a\\"b": {"enum": [1, 2]}, "é": {"enum": ["日"]}},
+        "required": ["a\\"b", "é"], "additionalProperties": false}""",
+    ),
+}
+
+
+@pytest.mark.parametrize("grammar", GRAMMARS.values(), ids=GRAMMARS)
+def test_constrained_replies_follow_their_grammar(engine, grammar):
+    if not engine.supports_grammar or engine.describe()["engine"] == "scripted":
+        pytest.skip("the test server and the scripted engine do not choose their replies")
+    expected = run(engine, requests_of(3))
+    sampled = request_of("a big fox", "sampled", max_tokens=60, temperature=1.0, n=3, seed=1, grammar=grammar)
+    greedy = request_of("a dog", "greedy", max_tokens=60, grammar=grammar, candidates=("1", "2"))
+    done = run(engine, [*requests_of(3), sampled, greedy])
+    assert [text for key in ("sampled", "greedy") for text in done[key].texts if not follows(grammar, text)] == []
+    assert {*done["sampled"].finish_reasons, *done["greedy"].finish_reasons} == {"stop"}
+    assert {key: done[key] for key in expected} == expected
+    assert run(engine, [greedy])["greedy"] == done["greedy"]
+
+
+def test_constrained_reply_ends_at_a_stop_string_or_the_token_limit(engine):
+    if not engine.supports_grammar or engine.describe()["engine"] == "scripted":
+        pytest.skip("the test server and the scripted engine do not choose their replies")
+    grammar = Grammar("regex", "aaaa, (b|c){50}")
+    stopped = answer(engine, "a big fox", max_tokens=60, grammar=grammar, stop=(",",))
+    assert (stopped.texts, stopped.finish_reasons) == (("aaaa",), ("stop",))
+    cut = answer(engine, "a big fox", max_tokens=8, grammar=grammar)
+    assert cut.finish_reasons == ("length",)
+    assert follows(grammar, cut.texts[0], whole=False)
+
+
+UNUSABLE = [
+    *(Grammar("regex", text) for text in ("(a", "(?=a)b", r"(a)\1", r"[^\s\S]", "a{100000}")),
+    *(Grammar("json_schema", text) for text in ("{", "[]", '{"enum": []}', '{"not": {}}', '{"maxItems": 1000000000}')),
+]
+
+
+def test_unusable_grammars_fail_alone(engine):
+    expected = run(engine, requests_of(2))
+    bad = [request_of("a dog", f"bad {index}", grammar=grammar) for index, grammar in enumerate(UNUSABLE)]
+    done = run(engine, [*bad, *requests_of(2)])
+    assert {key: done[key] for key in expected} == expected
+    assert {done[request.key].finish_reasons for request in bad} == {("error",)}
+    assert all("regular expression" in done[each.key].error for each in bad if each.sampling.grammar.kind == "regex")
+    assert all("JSON schema" in done[each.key].error for each in bad if each.sampling.grammar.kind == "json_schema")
+
+
+def test_logprobs_belong_to_the_reply(engine):
+    plain = answer(engine, "a big fox ", max_tokens=12)
+    completion = answer(engine, "a big fox ", max_tokens=12, logprobs=3, n=2)
+    assert (plain.logprobs, completion.texts) == (None, plain.texts * 2)
+    for text, tokens in zip(completion.texts, completion.logprobs, strict=True):
+        assert "".join(token.token for token in tokens) == text
+        for token in tokens:
+            assert token.candidates == tuple(sorted(token.candidates, key=lambda each: -each[1]))
+            assert token.candidates[0][1] == token.logprob <= 0, "greedy"
+            assert len(token.candidates) == (1 if engine.describe()["engine"] == "scripted" else 3)
+
+
+def test_logprobs_end_with_the_reply(engine):
+    [free] = answer(engine, "a big fox ", max_tokens=12).texts
+    middle = free[len(free) // 2 :][:2]
+    sampled = answer(engine, "a big fox ", max_tokens=12, stop=(middle,), logprobs=0, temperature=0.5, seed=3)
+    [tokens] = sampled.logprobs
+    assert "".join(token.token for token in tokens) == sampled.texts[0]
+    assert {token.candidates for token in tokens} <= {()}
+
+
+def test_logprobs_precede_the_grammar(engine):
+    if engine.describe()["engine"] not in ("transformers", "vllm"):
+        pytest.skip("a server may apply the grammar first")
+    free = answer(engine, "a big fox ", max_tokens=1, logprobs=2)
+    held = answer(engine, "a big fox ", max_tokens=1, logprobs=2, grammar=Grammar("regex", "z{1,9}"))
+    assert dict(held.logprobs[0][0].candidates) == pytest.approx(dict(free.logprobs[0][0].candidates))
+    assert held.logprobs[0][0].logprob < free.logprobs[0][0].logprob
+
+
 def test_progress_is_the_beginning_of_the_reply(engine):
     # an engine may return nothing
     requests = requests_of(4, max_tokens=12)
@@ -156,9 +239,6 @@ def test_images_are_rejected_if_not_supported(engine, tmp_path):
 
 def test_unsupported_features_are_rejected(engine, tmp_path):
     [request] = requests_of(1)
-    if not engine.supports_grammar:
-        with pytest.raises(EngineError, match="grammar"):
-            run(engine, [replace(request, sampling=Sampling(max_tokens=4, grammar=Grammar("regex", r"\d")))])
     with pytest.raises((EngineError, ModelError), match="adapter"):
         run(engine, [replace(request, adapter=str(tmp_path))])
 
@@ -292,6 +372,16 @@ def test_fixed_score_continues_the_prompts_line():
     assert (completion.texts, completion.candidate_logprobs) == ((" 8",), (-math.inf, 0.0))
 
 
+def test_scripted_reply_must_match_the_grammar():
+    engine = ScriptedEngine({"*": '{"score": 8}'})
+    number = Grammar("json_schema", '{"properties": {"score": {"type": "integer"}}, "required": ["score"]}')
+    assert answer(engine, "x", grammar=number, logprobs=1).finish_reasons == ("stop",)
+    assert answer(engine, "x", grammar=number, max_tokens=1).finish_reasons == ("length",)
+    failed = answer(engine, "x", grammar=Grammar("regex", "yes|no"))
+    assert (failed.texts, failed.finish_reasons) == ((), ("error",))
+    assert "does not match the grammar" in failed.error
+
+
 @pytest.mark.parametrize("devices", [0, 1, 8])
 def test_auto_uses_vllm_on_gpus_if_it_is_installed(tiny_model, monkeypatch, devices):
     monkeypatch.setattr("torch.cuda.is_available", lambda: devices > 0)
@@ -312,6 +402,7 @@ def test_auto_uses_vllm_on_gpus_if_it_is_installed(tiny_model, monkeypatch, devi
 @pytest.mark.parametrize(
     ("field", "values"),
     [
+        ("logprobs", [-1, 21]),
         ("temperature", [math.nan, math.inf, -math.inf, -0.1, 101, 1e308, 10**400]),
         ("max_tokens", [0, -1, 2**31, 10**400]),
         ("n", [0, -1, 10_001]),

@@ -11,7 +11,7 @@ from typing import Any
 import openai
 
 from judgelm.engines.base import EngineOptions, ImageError
-from judgelm.engines.grammars import check_grammar, mismatch
+from judgelm.engines.grammars import mismatch, refusal
 from judgelm.engines.loop_thread import LoopThread
 from judgelm.engines.openai.cost import OverBudgetError
 from judgelm.engines.openai.discovery import HELLO, ServerCapabilities, discover_servers
@@ -23,11 +23,11 @@ from judgelm.engines.openai.requests import RefusedError
 from judgelm.engines.openai.responses import Choice
 from judgelm.engines.openai.sampler import ReplySampler, UnusableReplyError, reply_of, without_end_tokens
 from judgelm.engines.preprocess import prepare_request, refuse_images, thinking_policy
-from judgelm.errors import ConfigError, EngineError, GrammarError
+from judgelm.errors import ConfigError, EngineError
 from judgelm.parsing.thinking import separate
 from judgelm.prompts.chat_rendering import opening_of
 from judgelm.prompts.truncation import Truncator
-from judgelm.records import Completion, FinishReason, Grammar, Request, Sampling
+from judgelm.records import Completion, FinishReason, Request, Sampling
 
 _QUEUED_PER_SLOT = 4
 _CHAT_WRAPPING_TOKENS = 64
@@ -166,8 +166,12 @@ class OpenAIEngine:
         if surrogate is not None:
             code = f"U+{ord(surrogate[0]):04X}"
             return Completion.failed(request.key, f"the prompt contains a lone surrogate ({code}); fix the input")
-        if refusal := self._grammar_refusal(request.sampling.grammar):
-            return Completion.failed(request.key, refusal)
+        grammar = request.sampling.grammar
+        if grammar is not None and grammar.kind == "regex" and not self.supports_grammar:
+            finding = f"{self._options.address} does not support regular expressions as grammars (vLLM servers do)"
+            return Completion.failed(request.key, f"{finding}; remove the grammar")
+        if why := refusal(request.sampling):
+            return Completion.failed(request.key, why)
         tokenized = None
         if self._truncator is not None and not prompt.images:
             prepared = prepare_request(self._truncator, request)
@@ -178,17 +182,6 @@ class OpenAIEngine:
             return request, self._renderer.render(request.prompt, tokenized)
         except ImageError as error:
             return Completion.failed(request.key, str(error))
-
-    def _grammar_refusal(self, grammar: Grammar | None) -> str:
-        if grammar is None:
-            return ""
-        if grammar.kind == "regex" and not self.supports_grammar:
-            return f"{self._options.address} does not support regex grammars (vLLM servers do); remove the grammar"
-        try:
-            check_grammar(grammar)
-        except GrammarError as error:
-            return str(error)
-        return ""
 
     def _start(self, loop: LoopThread, serial: int, request: Request, rendered: RenderedPrompt) -> None:
         async def answer() -> None:

@@ -54,6 +54,7 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
         body |= CONTINUATION
     wanted = TOP_LOGPROBS if logprobs else sampling.logprobs
     if wanted is not None:
+        wanted = max(1, wanted)  # some servers return no probabilities for 0 alternatives
         body |= {"logprobs": True, "top_logprobs": wanted} if prompt.api == "chat" else {"logprobs": wanted}
     return body
 

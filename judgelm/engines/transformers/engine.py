@@ -8,6 +8,7 @@ import gc
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -15,13 +16,13 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 import transformers
-from llguidance import LLTokenizer
+from llguidance import LLMatcher, LLTokenizer
 from llguidance.hf import from_tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import CandidateTokenizer
-from judgelm.engines.grammars import CompiledGrammar, GrammarCompiler
+from judgelm.engines.grammars import GrammarCompiler
 from judgelm.engines.preprocess import check_head, prepare_request, refuse_images
 from judgelm.engines.transformers.batch import ImageFeatures, NewPrompt, PackedRow, begin_replies
 from judgelm.engines.transformers.decode_blocks import DecodeBlocks
@@ -32,7 +33,7 @@ from judgelm.engines.transformers.lora import LoraAdapters
 from judgelm.engines.transformers.pass_thread import PassThread, is_device_lost, is_out_of_memory
 from judgelm.engines.transformers.prefix_cache import PrefixCache
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
-from judgelm.errors import EngineError, GrammarError
+from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
 
@@ -65,7 +66,7 @@ class TransformersEngine:
         self._head = install_head(loaded.model)
         self.supports_grammar = isinstance(loaded.tokenizer, PreTrainedTokenizerFast) and not self.gives_rewards
         self._grammars = GrammarCompiler(partial(grammar_tokenizer, loaded))
-        self._compiling: list[tuple[QueuedRequest, CompiledGrammar]] = []
+        self._compiling: list[tuple[QueuedRequest, Future[LLMatcher]]] = []
         self._waiting: deque[QueuedRequest] = deque()
         self._finished: list[Completion] = []
         self._pass_thread = PassThread()
@@ -101,10 +102,7 @@ class TransformersEngine:
             if (grammar := request.sampling.grammar) is None:
                 self._enqueue(queued)
                 continue
-            try:
-                self._compiling.append((queued, self._grammars.start(grammar)))
-            except GrammarError as error:
-                self._finished.append(queued.failed(str(error)))
+            self._compiling.append((queued, self._grammars.start(grammar)))
 
     def _enqueue(self, queued: QueuedRequest) -> None:
         if self._prefix_cache.has_continued(queued):
@@ -113,17 +111,16 @@ class TransformersEngine:
             self._waiting.append(queued)
 
     def _enqueue_compiled(self) -> None:
+        if not (self._waiting or len(self._decoding)):
+            wait([result for _, result in self._compiling], _COMPILING_S, FIRST_COMPLETED)
         compiling, self._compiling = self._compiling, []
-        for queued, grammar in compiling:
-            is_idle = not (self._waiting or len(self._decoding) or self._finished)
-            try:
-                queued.matcher = grammar.matcher(_COMPILING_S if is_idle else 0.0)
-            except GrammarError as error:
+        for queued, result in compiling:
+            if not result.done():
+                self._compiling.append((queued, result))
+            elif (error := result.exception()) is not None:
                 self._finished.append(queued.failed(str(error)))
-                continue
-            if queued.matcher is None:
-                self._compiling.append((queued, grammar))
             else:
+                queued.matcher = result.result()
                 self._enqueue(queued)
 
     def _queue_entry(self, request: Request, tokenized: TokenizedPrompt) -> QueuedRequest:

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812 - the field's own name for it
 from numpy.typing import NDArray
 
 from judgelm.engines.candidates import ScoreTree
-from judgelm.engines.grammars import mask_failure
+from judgelm.engines.grammars import matcher_error
 from judgelm.engines.images import ProcessedImage
 from judgelm.engines.preprocess import decode_reply
 from judgelm.engines.token_logprobs import LogprobStep, reply_logprobs
@@ -144,7 +144,7 @@ class RunningSequence:
         sampling = self.parent.request.sampling
         self.ids.append(token)
         if self.matcher is not None and not self.matcher.consume_token(token):
-            self.fail(f"the grammar cannot be continued: {mask_failure(self.matcher)}; simplify it")
+            self.fail(f"the grammar cannot be continued: {matcher_error(self.matcher)}; simplify it")
             return
         complete = self.matcher is not None and self.matcher.is_stopped()
         if complete or token in eos_ids or sampling.stop or len(self.ids) == sampling.max_tokens:

@@ -25,7 +25,7 @@ from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, Struc
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.candidates import FOLLOWED_MASS, ROOT, CandidateSearch, CandidateTokenizer
 from judgelm.engines.gguf.checkpoint import gguf_note
-from judgelm.engines.grammars import check_grammar, mismatch, normalized
+from judgelm.engines.grammars import mismatch, normalized, refusal
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import eos_ids, identity_of, load_config, load_tokenizer, split_adapter
 from judgelm.engines.preprocess import check_head, decode_reply, prepare_request, refuse_images, thinking_policy
@@ -33,7 +33,7 @@ from judgelm.engines.token_logprobs import LogprobStep, reply_logprobs
 from judgelm.engines.vllm.adapters import VllmAdapters
 from judgelm.engines.vllm.arguments import batch_note, choose_dtype, device_count, engine_args, resolved_args
 from judgelm.engines.vllm.backends import AsyncBackend, Backend, InProcessBackend, PromptRefusedError, VllmSampling
-from judgelm.errors import ConfigError, EngineError, GrammarError, ModelError, first_line
+from judgelm.errors import ConfigError, EngineError, ModelError, first_line
 from judgelm.prompts.truncation import TokenizedPrompt, Truncator
 from judgelm.records import Completion, FinishReason, Grammar, Request, Sampling, TokenLogprobs
 
@@ -89,15 +89,6 @@ def _structured(grammar: Grammar | None) -> StructuredOutputsParams | None:
         return None
     text = normalized(grammar, one_line=True).text
     return StructuredOutputsParams(**{"regex" if grammar.kind == "regex" else "json": text})
-
-
-def _grammar_refusal(request: Request, tokenized: TokenizedPrompt) -> Completion | None:
-    try:
-        if request.sampling.grammar is not None:
-            check_grammar(request.sampling.grammar)
-    except GrammarError as error:
-        return Completion.failed(request.key, str(error), prompt_tokens=len(tokenized.ids))
-    return None
 
 
 def _steps(reply: CompletionOutput, wanted: int) -> Iterator[LogprobStep]:
@@ -199,8 +190,8 @@ class VllmEngine:
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)
             if isinstance(prepared, Completion):
                 self._finished.append(prepared)
-            elif (refused := _grammar_refusal(*prepared)) is not None:
-                self._finished.append(refused)
+            elif why := refusal(request.sampling):
+                self._finished.append(Completion.failed(request.key, why))
             else:
                 fresh.append(RequestState(*prepared, self._search(*prepared)))
         for state in sorted(fresh, key=lambda state: state.tokenized.ids):  # the prefix cache only keeps recent prompts
