@@ -173,7 +173,8 @@ class Judge:
         if by_grammar and not self.engine.supports_grammar:
             engine = self.engine.describe()["engine"]
             raise ConfigError(
-                f"retry_unparseable requires grammars, which the {engine} engine does not support; use --engine vllm"
+                f"retry_unparseable requires grammars, which the {engine} engine does not support here; "
+                "use --engine transformers or vllm"
             )
         return mode
 

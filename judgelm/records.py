@@ -125,7 +125,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A constraint on replies: a regular expression that matches the whole reply, or a JSON schema as JSON text."""
+    r"""A constraint on replies: a regular expression that matches the whole reply, or a JSON schema as JSON text.
+
+    Regular expressions have the syntax of Rust's regex crate, without look-around; `\d`, `\w`, and `\s` are ASCII.
+    `judgelm.engines.grammars.check_grammar` checks a grammar.
+    """
 
     kind: Literal["regex", "json_schema"]
     text: str
@@ -241,7 +245,8 @@ class Completion:
             with it and not with a longer candidate. Candidates are -inf if the engine omitted them because their total
             is at most 0.01, and None if they were not requested or are not available.
         approximation: why the log-probabilities are not exact; empty if they are exact.
-        logprobs: tokens of each reply, at temperature 1; None if they were not requested or are not available.
+        logprobs: tokens of each reply, at temperature 1; None if they were not requested or are not available. The
+            transformers engine computes them before the grammar is applied, other engines usually after.
         sanitized: number of sanitized lookalikes of special tokens.
         reward: unbounded reward; the text of the reply is empty.
     """

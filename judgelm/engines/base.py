@@ -11,7 +11,12 @@ MODEL_ENGINES = ("auto", "transformers", "vllm")
 
 
 class Engine(Protocol):
-    """Turns requests into completions, which may arrive in any order. Not thread-safe."""
+    """Turns requests into completions, which may arrive in any order. Not thread-safe.
+
+    Attributes:
+        supports_grammar: whether replies can be constrained by a regular expression. Requests with unusable grammars
+            (`judgelm.engines.grammars`) fail alone. Servers may support JSON schemas even if this is False.
+    """
 
     supports_grammar: bool
     thinking: Thinking

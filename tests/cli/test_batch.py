@@ -154,7 +154,6 @@ TRY = (*RUN, *SCRIPTED, "8 6")
         (["{empty}", "-o", "out.jsonl", *SCRIPTED, "8 6"], "empty"),
         ([*TRY, "--config", "{bad_yaml}"], "unknown option modle"),
         (["{pairs}", "-o", "-", *SCRIPTED, "8 6", "--json", "-"], "already go to standard output"),
-        ([*TRY, "--retry-unparseable"], "which the scripted engine does not support"),
         ([*TRY, "--tie-threshold", "0.7"], "Invalid value for '--tie-threshold'"),
         ([*TRY, "--engine-arg", "=3"], "expected KEY=VALUE"),
         ([*TRY, "--engine-arg", "a=1", "--engine-arg", "a=2"], "a is given twice"),

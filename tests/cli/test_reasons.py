@@ -65,6 +65,15 @@ def test_unparseable_replies_of_an_endpoint_are_retried_and_explained(cli, pairs
     assert session["engine"]["requests"] >= 9
 
 
+def test_unparseable_replies_of_transformers_are_retried(cli, pairs, tmp_path, tiny_model):
+    out = tmp_path / "out.jsonl"
+    command = ("judgelm-batch", pairs(3), "-o", out, "--engine", "transformers", "--model", tiny_model)
+    code, _, err = cli(*command, "--template", "judgelm-compact", "--retry-unparseable", "--both-orders")
+    assert code == 0, err
+    judgments = read_judgments(out).values()
+    assert all(judgment.repaired and judgment.verdict is not None for judgment in judgments)
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "refused"),
     [

@@ -17,7 +17,7 @@ from judgelm.modes.self_reference import Correctness, SelectiveSelfReference
 from judgelm.modes.single import Single
 from judgelm.modes.thinking import separate_thinking
 from judgelm.parsing.thinking import NOT_ASKED, Thinking
-from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span
+from judgelm.records import Completion, Prompt, Request, Sample, Sampling, Span, TokenLogprobs
 from judgelm.runs.runner import judge
 from tests.support import thinking_model
 from tests.support.thinking_model import THOUGHT, going_on
@@ -114,6 +114,27 @@ def test_thinking_first_the_score_line_in_a_request_of_its_own():
     line, reason = finished.value.value
     assert (line.texts, line.thinking, line.prompt_tokens, line.completion_tokens) == (("8 6",), ("Hm.",), 10, 4)
     assert (reason.texts, reason.thinking) == (("Because.",), ())
+
+
+def test_tokens_of_the_thinking_are_left_out():
+    request = Request(
+        key="0", prompt=Prompt(spans=(Span("q"),), chat=True), sampling=Sampling(max_tokens=9, logprobs=0)
+    )
+
+    def flow():
+        [reply] = yield [request]
+        return reply
+
+    asking = separate_thinking(flow(), Thinking())
+    next(asking)
+    tokens = tuple(
+        TokenLogprobs(token=text, logprob=-1.0) for text in ("<think>", "Hm.", "</think>", "\n\n", "8", " 6")
+    )
+    whole = "".join(token.token for token in tokens)
+    with pytest.raises(StopIteration) as finished:
+        asking.send([Completion(key="0", texts=(whole,), finish_reasons=("stop",), logprobs=(tokens,))])
+    reply = finished.value.value
+    assert (reply.texts, [token.token for token in reply.logprobs[0]]) == (("8 6",), ["8", " 6"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 It tokenises and decodes like the transformers engine, so that both return the same results.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,7 +94,8 @@ def _structured(grammar: Grammar | None) -> StructuredOutputsParams | None:
 
 def _steps(reply: CompletionOutput, wanted: int) -> Iterator[LogprobStep]:
     for token, known in zip(reply.token_ids, reply.logprobs or (), strict=False):
-        ranked = sorted(((each, entry.logprob) for each, entry in known.items()), key=lambda pair: -pair[1])
+        possible = [(each, entry.logprob) for each, entry in known.items() if entry.logprob > -math.inf]
+        ranked = sorted(possible, key=lambda pair: -pair[1])
         yield LogprobStep(token, known[token].logprob, tuple(ranked[:wanted]))
 
 

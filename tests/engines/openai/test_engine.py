@@ -161,11 +161,38 @@ def test_grammar(backend):
         assert re.fullmatch("[0-9] [0-9]", text)
 
 
+NUMBER = Grammar("json_schema", '{"properties": {"score": {"type": "integer"}}, "required": ["score"]}')
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_json_schema_is_sent_as_response_format(api):
+    script = {"": {'{"score":': 1.0}, '{"score":': {" 8}": 1.0}}
+    with endpoint(ScriptedBackend(script)) as server, client(server, api=api) as engine:
+        assert answer(engine, grammar=NUMBER, stop=()).texts == ('{"score": 8}',)
+        sent = server.bodies[-1]["response_format"]
+    assert (sent["type"], sent["json_schema"]["schema"]["required"]) == ("json_schema", ["score"])
+
+
+@pytest.mark.parametrize(("refuses", "words"), [((), "does not match the grammar"), (("response_format",), "HTTP 400")])
+def test_schema_that_the_server_ignores_or_refuses_fails(refuses, words):
+    with endpoint(refuses=refuses) as server, client(server) as engine:
+        failed = answer(engine, grammar=NUMBER)
+    assert (failed.texts, failed.finish_reasons) == ((), ("error",))
+    assert words in failed.error
+
+
+def test_logprobs_of_a_server_without_them_are_missing():
+    with endpoint(logprobs=False) as server, client(server) as engine:
+        completion = answer(engine, logprobs=2)
+    assert (completion.finish_reasons, completion.logprobs) == (("stop",), None)
+
+
 def test_grammar_is_rejected_if_the_server_ignores_it():
     with endpoint() as server, client(server) as engine:
         assert not engine.supports_grammar
-        with pytest.raises(EngineError, match="does not support grammars"):
-            engine.submit([request_of(grammar=Grammar("regex", r"\d"))])
+        failed = answer(engine, grammar=Grammar("regex", r"\d"))
+        assert (failed.texts, failed.finish_reasons) == ((), ("error",))
+        assert "does not support regular expressions" in failed.error
         with pytest.raises(EngineError, match="serve the adapter as a model"):
             engine.submit([replace(request_of(), adapter="a")])
 
