@@ -7,12 +7,15 @@ but some schemas still exhaust the memory, take minutes, or overflow the stack, 
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+<<<<<<< HEAD
+=======
+from contextlib import suppress
+>>>>>>> p3-engine
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -184,12 +187,19 @@ def _compile_input() -> None:
 
 
 if __name__ == "__main__":
+    import resource  # not on Windows
+
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, _MAX_CPU_S),
         (resource.RLIMIT_AS, _MAX_MEMORY),
     ):
+<<<<<<< HEAD
         resource.setrlimit(limit, (value, value))
+=======
+        with suppress(ValueError, OSError):  # macOS does not limit the address space
+            resource.setrlimit(limit, (value, value))
+>>>>>>> p3-engine
     threading.stack_size(_MAX_STACK)  # grammars that need more could end the process that uses them
     thread = threading.Thread(target=_compile_input)
     thread.start()
