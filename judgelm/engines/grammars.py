@@ -12,10 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-<<<<<<< HEAD
-=======
 from contextlib import suppress
->>>>>>> p3-engine
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,12 +191,8 @@ if __name__ == "__main__":
         (resource.RLIMIT_CPU, _MAX_CPU_S),
         (resource.RLIMIT_AS, _MAX_MEMORY),
     ):
-<<<<<<< HEAD
-        resource.setrlimit(limit, (value, value))
-=======
         with suppress(ValueError, OSError):  # macOS does not limit the address space
             resource.setrlimit(limit, (value, value))
->>>>>>> p3-engine
     threading.stack_size(_MAX_STACK)  # grammars that need more could end the process that uses them
     thread = threading.Thread(target=_compile_input)
     thread.start()

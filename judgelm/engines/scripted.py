@@ -118,11 +118,7 @@ class ScriptedEngine:
             finish_reasons=(reason,) * n,
             # the longest candidate that the reply starts with has probability 1
             candidate_logprobs=tuple(0.0 if line == longest else -math.inf for line in request.candidates) or None,
-<<<<<<< HEAD
             prompt_tokens=sum(text.count(" ") + 1 for text in request.prompt.texts),
-=======
-            prompt_tokens=sum(span.text.count(" ") + 1 for span in request.prompt.spans),
->>>>>>> p3-engine
             logprobs=None if sampling.logprobs is None else (_certain(tokens, sampling.logprobs),) * n,
             completion_tokens=len(tokens) * n,
         )

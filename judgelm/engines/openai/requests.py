@@ -50,11 +50,8 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
     elif grammar is not None:
         schema = {"name": "reply", "schema": parse_json(grammar.text), "strict": True}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-<<<<<<< HEAD
     if prompt.tools:  # a grammar forces a call, so the server need not parse any
         body |= {"tools": list(prompt.tools), "tool_choice": "none"}
-=======
->>>>>>> p3-engine
     if prompt.prefill:
         body |= CONTINUATION
     wanted = TOP_LOGPROBS if logprobs else sampling.logprobs
