@@ -114,6 +114,12 @@ def test_the_same_file_is_answered_without_a_server_and_resumed(answer):
     assert (code, "a different judge" in errors) == (1, True)
 
 
+def test_unknown_prompts_in_a_file_are_answered_if_asked(answer):
+    code, results, errors = answer(line("a", HELLO), "--unknown", "answer")
+    assert (code, results["a"]["body"]["choices"][0]["message"]["content"]) == (0, "8 6\n")
+    assert "1 unrecognised prompts were not judged" in errors
+
+
 @pytest.mark.parametrize("options", [("--mode", "single"), ("--reasons", "all"), ("--limit", "1"), ("--workers", "2")])
 def test_options_that_do_not_apply_to_requests_are_refused(answer, options):
     code, results, errors = answer(line("a", review()), *options)
