@@ -217,6 +217,8 @@ class Request:
     Attributes:
         key: ID of the request within its flow. The runner makes it unique within the engine.
         candidates: replies to compute probabilities for; see `Completion.candidate_logprobs`.
+        after: fixed text at the end of the prefill, which candidates follow. Engines for servers that cannot continue a
+            reply look for it in a complete reply.
         adapter: folder or hub ID of the LoRA adapter to use; None means the engine's adapter, if any.
         reward: request a reward for the prompt (a complete chat) instead of a reply.
     """
@@ -225,6 +227,7 @@ class Request:
     prompt: Prompt
     sampling: Sampling
     candidates: tuple[str, ...] = ()
+    after: str = ""
     adapter: str | None = None
     reward: bool = False
 

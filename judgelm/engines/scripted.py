@@ -108,6 +108,8 @@ class ScriptedEngine:
         if request.reward:
             return _rewarded(request.key, reply)
         sampling = request.sampling
+        if request.candidates:  # a script can contain the whole reply, with the reason before the verdict
+            reply = reply.removeprefix(request.prompt.prefill)
         text, tokens, reason = _limit(reply, sampling)
         if why := refusal(sampling) or mismatch(sampling, text, reason):
             return Completion.failed(request.key, f"{why}; the scripted reply is {text!r:.100}")

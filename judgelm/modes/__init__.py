@@ -94,7 +94,8 @@ def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], o
             names = ", ".join(known for known in MODES if mode_type(known).reasons_first)
             raise ConfigError(
                 f"votes: mode {name} gets verdict probabilities in a single pass; use distribution instead. Voting "
-                f"requires a judge that reasons first: a released judge, or one of these modes: {names}"
+                "requires a judge that reasons first: a released judge, a prompt file with reason, or one of these "
+                f"modes: {names}"
             )
         return Voted(mode=build_mode(kind, name, {"temperature": TEMPERATURE, **options}, own), **voting)
     if "vote_rule" in voting:

@@ -241,7 +241,8 @@ def _ask(
     if verdict is None or verdict.reason_tokens is None:
         before = "" if verdict is None else verdict.before.rstrip(" ")
         asked = [replace(prompt, prefill=before) if before else prompt for prompt in prompts]
-        completions = yield requests_of(asked, Sampling(max_tokens=1), candidates)
+        requests = requests_of(asked, Sampling(max_tokens=1), candidates)
+        completions = yield [replace(request, after=before.strip()) for request in requests]
         return [(completion, None) for completion in completions]
     sampling = sampling_for(
         mode, sample_id, verdict.reason_tokens, stop=(verdict.stop,), reserve=verdict.reason_tokens + _ROOM
@@ -257,6 +258,7 @@ def _ask(
             prompt=replace(prompts[index], prefill=f"{verdict.head}{reasons[index].text}{verdict.before}".rstrip(" ")),
             sampling=reading,
             candidates=candidates,
+            after=f"{verdict.stop}{verdict.before.partition(verdict.stop)[2]}".rstrip(" "),
         )
         for index in read
     ]

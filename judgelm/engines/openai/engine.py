@@ -214,6 +214,9 @@ class OpenAIEngine:
     async def _completion(self, request: Request, rendered: RenderedPrompt) -> Completion:
         scored, sampling = bool(request.candidates), request.sampling
         answer = await self._sampler.sample(rendered, sampling, logprobs=scored)
+        read_in_reply = None
+        if request.after and rendered.prefill and "continuation" in self._pool.unsupported_params:
+            answer, *read_in_reply = await self._sampler.verdict_in_reply(rendered, request)
         replies = [self._reply(choice, rendered, sampling) for choice in answer.choices]
         for text, reason in replies:
             if why := mismatch(sampling, separate(text).reply, reason):
@@ -223,7 +226,9 @@ class OpenAIEngine:
             for choice, (text, _) in zip(answer.choices, replies, strict=True)
         ]
         logprobs, approximation = None, ""
-        if scored:
+        if read_in_reply is not None:
+            logprobs, approximation = read_in_reply
+        elif scored:
             logprobs, approximation = await self._sampler.candidate_logprobs(rendered, request, answer.choices)
         opening = "" if rendered.api == "chat" else opening_of(rendered.text)
         thinking = tuple(choice.thinking for choice in answer.choices)

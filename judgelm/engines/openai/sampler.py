@@ -15,6 +15,7 @@ from judgelm.prompts.chat_rendering import template_arguments
 from judgelm.records import FinishReason, Request, Sampling, ThinkingMode
 
 _MAX_CONTINUATION_TOKENS = 8
+_REPLY_TOKENS = 256
 _END_TOKENS = (
     *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|EOT|>", "<|end|>"),
     *("<|end_of_turn|>", "<|END_OF_TURN_TOKEN|>", "<end_of_turn>", "<eos>", "</s>", "[/INST]", "<｜end▁of▁sentence｜>"),
@@ -104,6 +105,30 @@ class ReplySampler:
             notes.append(f"up to {unlisted:.2f} of the probability may be missing as the server lists too few tokens")
         return tree.logprobs(), "; ".join(notes)
 
+    async def verdict_in_reply(
+        self, rendered: RenderedPrompt, request: Request
+    ) -> tuple[Replies, tuple[float, ...], str]:
+        """Read the candidates in a complete reply, after the last `request.after`.
+
+        Returns the reply from there on, `Completion.candidate_logprobs`, and `Completion.approximation`.
+        """
+        assert isinstance(rendered.content, list), "only chats have a prefill to leave out"
+        whole = replace(rendered, content=rendered.content[:-1], prefill="")
+        sampling = Sampling(max_tokens=request.sampling.reserve or _REPLY_TOKENS)
+        answer = await self.sample(whole, sampling, logprobs=True)
+        verdict = _after(answer.choices[0], request.after)
+        note = "the server cannot continue a reply, so the verdict was read in a complete reply"
+        if verdict.steps is not None:
+            tree = TextTree(request.candidates)
+            tree.follow("", verdict.text or "", verdict.steps)
+            while tree.borrow():
+                pass
+            return Replies((verdict,), answer.usage), tree.logprobs(), note
+        drawn = await self.sample(whole, replace(sampling, temperature=1.0, n=self._candidate_samples))
+        texts = [_after(choice, request.after).text or "" for choice in drawn.choices]
+        note = f"frequencies of {len(texts)} sampled replies, because the server cannot continue a reply"
+        return Replies((verdict,), answer.usage), frequencies(request.candidates, texts), note
+
     async def _explore(self, tree: TextTree, rendered: RenderedPrompt, longest: int) -> None:
         async def explore(node: str) -> None:
             further = replace(rendered, content=self._renderer.continue_from(rendered, node))
@@ -120,6 +145,18 @@ class ReplySampler:
             finally:  # if one fails, cancel the others
                 for task in tasks:
                     task.cancel()
+
+
+def _after(choice: Choice, mark: str) -> Choice:
+    """Return the rest of a reply after the last `mark`, with its tokens if they begin there, or an empty reply."""
+    _, found, text = (choice.text or "").rpartition(mark)
+    if not found:
+        return replace(choice, text="", steps=None)
+    tokens = [step.token for step in choice.steps or ()] if choice.covers_reply else []
+    end = "".join(tokens).rfind(mark) + len(mark)
+    ends = [sum(map(len, tokens[:count])) for count in range(len(tokens) + 1)]
+    steps = (choice.steps or ())[ends.index(end) :] if tokens and end in ends else None
+    return replace(choice, text=text, steps=steps)
 
 
 def without_end_tokens(text: str) -> tuple[str, tuple[str, ...]]:
