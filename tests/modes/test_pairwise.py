@@ -268,8 +268,8 @@ def test_the_judges_own_failures_are_tried_again_greedily(first, code):
     asked, judgment = drive(mode, [first], [reply("8 6", prompt_tokens=11, sanitized=1)])
     [retry] = asked[1]
     assert retry.prompt == asked[0][0].prompt
-    assert re.fullmatch(retry.sampling.grammar, "10 7")
-    assert not re.fullmatch(retry.sampling.grammar, "11 7")
+    assert re.fullmatch(retry.sampling.grammar.text, "10 7")
+    assert not re.fullmatch(retry.sampling.grammar.text, "11 7")
     assert (retry.sampling.temperature, retry.candidates) == (0, ())
     [shown] = judgment.shown
     assert (shown.text, shown.scores, shown.failure, shown.repaired.code) == ("8 6", (8, 6), None, code)
