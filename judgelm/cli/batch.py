@@ -103,7 +103,10 @@ def batch(
         return
     if unknown is not None:
         raise ConfigError("--unknown requires Batch API input (rows with custom_id and body); remove it")
-    check_paths(job, judge_options.judge_prompt())
+    prompt = judge_options.judge_prompt()
+    if prompt is not None and "question" not in prompt.slots:
+        job = replace(job, reading=replace(job.reading, requires_question=False))
+    check_paths(job)
     console.messages(check_joins(job))
     chosen = options.mode_options(context, mode_arg or ())
     if criteria is not None:
@@ -114,7 +117,7 @@ def batch(
     if model is not None and not judge_options.ignore_card:
         released = recognise(model, judge_options.card, adapter=judge_options.adapter).judge
     is_default = options.is_default(context, "mode")
-    if (prompt := judge_options.judge_prompt()) is not None and is_default:
+    if prompt is not None and is_default:
         mode = prompt.modes[0]
     mode = checked_mode(mode, chosen, judge_options, released=released, is_default=is_default)
     if self_answers is not None and not mode_type(mode).uses_self_answers(chosen):

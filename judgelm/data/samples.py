@@ -83,12 +83,14 @@ class Reading:
         label_code: overrides the layout's code.
         sheet: name or 1-based number.
         as_authors: parse labels from a review's `text` with the original JudgeLM parser.
+        requires_question: reject rows without a question; prompt files may not show one.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     label_code: Values | None = None
     sheet: str | None = None
     as_authors: bool = False
+    requires_question: bool = True
 
 
 AS_WRITTEN = Reading()
@@ -198,7 +200,7 @@ class SampleStream:
 
     @property
     def _needs_question(self) -> bool:
-        return self.prompt is None or "question" in self.prompt.slots
+        return self.reading.requires_question and (self.prompt is None or "question" in self.prompt.slots)
 
     def _first_row(self) -> Row:
         for row in self._rows:

@@ -31,7 +31,7 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit, literal, resolve_split
 from judgelm.errors import ConfigError
-from judgelm.prompts.prompt_file import FIELDS, JudgePrompt, Piece, ReplyForm, is_answer, read_prompts
+from judgelm.prompts.prompt_file import FIELDS, JudgePrompt, Piece, ReplyForm, is_answer, line_of, read_prompts
 from judgelm.records import TokenLogprobs
 
 
@@ -57,7 +57,7 @@ def custom_dialect(prompt: JudgePrompt) -> Dialect:
         ConfigError: there is no fixed text between two slots.
     """
     roles = tuple(message.role for message in prompt.prompt)
-    patterns = [_pattern(pieces) for pieces in prompt.pieces]
+    patterns = [_pattern(pieces, prompt.source) for pieces in prompt.pieces]
 
     def recognise(request: ChatRequest) -> JudgeTask | None:
         texts = request.only(*roles) or (request.only("prompt") if roles == ("user",) else None)
@@ -73,7 +73,7 @@ def custom_dialect(prompt: JudgePrompt) -> Dialect:
     return Dialect(name=prompt.name, recognise=recognise, render=_render(prompt.reply), templates=tuple(patterns))
 
 
-def _pattern(pieces: Sequence[Piece]) -> Pattern:
+def _pattern(pieces: Sequence[Piece], source: str) -> Pattern:
     """Give repeated slots unique names. Their texts must be identical."""
     seen: dict[str, int] = {}
     parts = []
@@ -85,7 +85,8 @@ def _pattern(pieces: Sequence[Piece]) -> Pattern:
             parts.append(literal(piece.text))
     for first, second in pairwise(pieces):
         if first.is_slot and second.is_slot:
-            finding = f"there is no fixed text between {{{first.text}}} and {{{second.text}}}"
+            line = line_of(source, f"{{{first.text}}}{{{second.text}}}")
+            finding = f"{line}there is no fixed text between {{{first.text}}} and {{{second.text}}}"
             raise ConfigError(f"{finding}, so a request cannot be split; add some, or use the prompt without serve")
     return Pattern("".join(parts))
 

@@ -91,6 +91,8 @@ def build_mode(kind: "type[BatchMode]", name: str, options: Mapping[str, Any], o
     options = {key: value for key, value in options.items() if key not in voting}
     if voting.setdefault("votes", 1) != 1:
         if not kind.can_vote(own):
+            if own.get("prompt") is not None:
+                raise ConfigError("votes require a prompt that reasons first; add reason to the prompt's reply")
             names = ", ".join(known for known in MODES if mode_type(known).reasons_first)
             raise ConfigError(
                 f"votes: mode {name} gets verdict probabilities in a single pass; use distribution instead. Voting "

@@ -8,6 +8,7 @@ from judgelm.modes.completions import judged, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import check_above_zero
 from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
+from judgelm.modes.multi import DECIMALS
 from judgelm.modes.reasons import Explained
 from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import LabelVerdict, Sample
@@ -56,6 +57,9 @@ class PromptLabel(ReadingMode):
         fulfilled, failed = self.prompt.reply.words
         return failed.lower(), fulfilled.lower()
 
+    def _is_fulfilled(self, probability: float) -> bool:
+        return round(probability - self.threshold, DECIMALS) >= 0
+
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Judge a sample."""
@@ -63,6 +67,6 @@ class PromptLabel(ReadingMode):
         readout = yield from read_words(self, sample, ())
         [shown] = readout.shown
         probability = None if shown.scores is None else shown.scores[0]
-        verdict = None if probability is None else LabelVerdict(label=self.labels[probability >= self.threshold])
+        verdict = None if probability is None else LabelVerdict(label=self.labels[self._is_fulfilled(probability)])
         judgment = judged(self, sample, (shown,), verdict, probability=probability, failure=readout.failure)
         return (yield from explain_word(self, judgment, readout.prompts))

@@ -160,7 +160,8 @@ def check_reading(mode: ReadingMode) -> str:
             raise ConfigError("criterion is empty; describe it in words or remove it")
         template = template if mode.prompt is not None else criterion_template(template)
         if not template.takes_criterion:
-            raise ConfigError(f"prompt {template.id} has no slot {{criterion}}; add it, or remove --criterion")
+            name = template.id.removeprefix("prompt:")
+            raise ConfigError(f"prompt {name} has no slot {{criterion}}; add it, or remove --criterion")
     elif template.takes_criterion and mode.prompt is None:
         raise ConfigError(f"template {template.id} requires a criterion; set one with --criterion")
     if not mode.calibration_temperature > 0:
@@ -223,9 +224,15 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
 
 
 class Reason(NamedTuple):
-    """A reason that the judge wrote before its verdict. `is_cut`: it reached its token limit."""
+    """A reason that the judge wrote before its verdict.
+
+    Attributes:
+        reply: the reply up to the verdict.
+        is_cut: whether the reason reached its token limit.
+    """
 
     text: str
+    reply: str
     thinking: str | None
     is_cut: bool
 
@@ -255,7 +262,7 @@ def _ask(
     continued = yield [
         Request(
             key=f"verdict {index}",
-            prompt=replace(prompts[index], prefill=f"{verdict.head}{reasons[index].text}{verdict.before}".rstrip(" ")),
+            prompt=replace(prompts[index], prefill=reasons[index].reply.rstrip(" ")),
             sampling=reading,
             candidates=candidates,
             after=f"{verdict.stop}{verdict.before.partition(verdict.stop)[2]}".rstrip(" "),
@@ -271,14 +278,15 @@ def _reason(completion: Completion, verdict: VerdictForm) -> Reason:
     opening = verdict.before.partition(verdict.stop)[0].strip()
     text = text.removesuffix(opening).rstrip() if opening else text
     is_cut = failure_of(completion) is None and completion.finish_reasons[0] == "length"
-    return Reason(text, thinking_of(completion), is_cut=is_cut)
+    reply = f"{verdict.head.rstrip(' ')}{text}{verdict.before}"
+    return Reason(text.strip(), reply, thinking_of(completion), is_cut=is_cut)
 
 
 def _with_reason(shown: Shown, reason: Reason, verdict: VerdictForm) -> Shown:
     why = f"the reason did not end within {verdict.reason_tokens} tokens, so the verdict was read there"
     return replace(
         shown,
-        text=f"{verdict.head}{reason.text}{verdict.before}{shown.text}",
+        text=f"{reason.reply}{shown.text}",
         thinking=reason.thinking,
         reason=reason.text or None,
         reason_failure=Unparsed("reason_cut", "", why) if reason.is_cut else None,

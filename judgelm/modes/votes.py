@@ -167,10 +167,10 @@ class Voted(BatchMode):
         mean = round(fmean(values), DECIMALS)
         if isinstance(opinions[0].verdict, PairVerdict):
             verdict: Verdict = PairVerdict(winner=winner_of((mean, 1 - mean)))
-        elif mean == 0.5:
-            return Unparsed("undecided", "", "the mean P(correct) is 0.5")
+        elif mean == (threshold := getattr(self.mode, "threshold", 0.5)):
+            return Unparsed("undecided", "", f"the mean P({self._labels[1]}) is {threshold:g}")
         else:
-            verdict = LabelVerdict(label=self._labels[mean > 0.5])
+            verdict = LabelVerdict(label=self._labels[mean > threshold])
         return Opinion(verdict=verdict, scores=_mean_scores(opinions), probability=mean)
 
 

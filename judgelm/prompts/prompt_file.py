@@ -17,6 +17,7 @@ fields of a row. `{{word}}` is a literal `{word}`; with `syntax: mustache`, it i
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
@@ -46,7 +47,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _BRACES = re.compile(r"(?<!\{)\{([^\W\d][\w.-]*)\}(?!\})")
 _MUSTACHE = re.compile(r"\{\{\s*([^\W\d][\w.-]*)\s*\}\}")
 _LITERAL = re.compile(r"\{(\{[^\W\d][\w.-]*\})\}")
-_SECTION = re.compile(r"\{\{\{|\{\{\s*[#^/>&!].*?\}\}|\{%.*?%\}")
+_SECTION = re.compile(r"\{\{(?!\s*[^\W\d][\w.-]*\s*\}\})(?:[^{}\n]+\}\}|\{)|\{%.*?%\}")
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:-|to|\.\.)\s*(-?\d+(?:\.\d+)?)")
 _MARK = "\ue000"
 """Precedes the names of slots in a layout, so that literal braces are never mistaken for slots."""
@@ -135,13 +136,13 @@ class ReplyForm:
                 spelled = list(self.choice or ())
             case _:
                 return self._grades
-        spellings = [(word,) if isinstance(word, str) else tuple(word) for word in spelled]
+        spellings = [tuple(map(str.strip, (word,) if isinstance(word, str) else word)) for word in spelled]
         return {words[0] if words else "": words for words in spellings}
 
     @property
     def _grades(self) -> dict[str, tuple[str, ...]]:
         if isinstance(self.grade, dict):
-            return {word: (word,) for word in self.grade}
+            return {word.strip(): (word.strip(),) for word in self.grade}
         return {f"{value:g}": tuple({f"{value:g}": 0, self._written(value): 0}) for value in self.scores}
 
     def _written(self, value: float) -> str:
@@ -247,12 +248,11 @@ class JudgePrompt:
         """Check that no literal `{{name}}` has the name of a column; `syntax: mustache` is probably missing."""
         if self.syntax == "mustache":
             return
-        for name in (match[1][1:-1] for message in self.prompt for match in _LITERAL.finditer(message.text)):
-            if name in columns:
-                written = f"{{{{{name}}}}}"
+        for match in (match for message in self.prompt for match in _MUSTACHE.finditer(message.text)):
+            if (name := match[1]) in columns:
                 raise ConfigError(
-                    f"prompt {self.name}: {line_of(self.source, written)}{written} is literal text, but {name} is a "
-                    f"field of the rows; write {{{name}}}, or add the line syntax: mustache"
+                    f"prompt {self.name}: {line_of(self.source, match[0])}{match[0]} is literal text, but {name} is a "
+                    f"field of the rows; write {{{name}}}, or use a YAML file with the line syntax: mustache"
                 )
 
 
@@ -314,13 +314,15 @@ def parse_prompts(source: str, path: str | Path) -> tuple[JudgePrompt, ...]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: prompt {where}: {first['msg']}; {DOCS}") from None
+        lines = [line_of(source, f"{key}:") for key in reversed(first["loc"]) if isinstance(key, str)]
+        line = next(filter(None, lines), "")
+        raise ConfigError(f"{path}: {line}prompt {where}: {first['msg']}; {DOCS}") from None
     return tuple(replace(prompt, file=Path(path).name, source=source) for prompt in prompts)
 
 
 def _read(path: str | Path) -> str:
     try:
-        return read_text(path, MAX_YAML_BYTES).replace("\r\n", "\n")
+        return read_text(path, MAX_YAML_BYTES).removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from None
@@ -395,7 +397,7 @@ def _check(prompt: JudgePrompt) -> None:
     for message in prompt.prompt:
         if message.role not in get_args(Role):
             raise ConfigError(f"role {message.role!r} is unknown; use {', '.join(get_args(Role))}")
-    if prompt.prompt[-1].role == "assistant" or not prompt.pieces[-1]:
+    if not prompt.prompt or prompt.prompt[-1].role == "assistant" or not prompt.pieces[-1]:
         raise ConfigError("the last message must be a question to the judge, with role user")
     prompt.check_literals(["question", "reference", "criterion", "answer", "answer_1", "answer_2"])
     _check_answers(prompt)
@@ -423,23 +425,36 @@ def _check_reply(prompt: JudgePrompt) -> None:
         raise ConfigError("reply: text and json cannot be combined; remove one")
     slots = list(reply.json.values()) if reply.json else _BRACES.findall(reply.form)
     if unknown := [slot for slot in slots if slot not in REPLY_SLOTS]:
-        line = line_of(prompt.source, unknown[0])
-        raise ConfigError(f"{line}reply: unknown slot {unknown[0]!r}; available: {', '.join(REPLY_SLOTS)}")
+        written = next((line for line in (reply.text or "").split("\n") if unknown[0] in line), unknown[0])
+        raise ConfigError(
+            f"{line_of(prompt.source, written)}reply: unknown slot {unknown[0]!r}; available: {', '.join(REPLY_SLOTS)}"
+        )
     if slots.count("verdict") != 1:
         raise ConfigError("reply: must contain {verdict} exactly once")
     if not 0 <= reply.min_coverage <= 1:
         raise ConfigError(f"reply.min_coverage is {reply.min_coverage:g}; it is a probability, from 0 to 1")
-    if isinstance(reply.grade, tuple) and not reply.grade[0] < reply.grade[1]:
-        raise ConfigError(f"reply.grade: expected the lowest grade, then the highest, got {list(reply.grade)}")
-    if isinstance(reply.grade, dict) and len(set(reply.grade.values())) < 2:
-        raise ConfigError("reply.grade: expected at least two words with different grades")
+    _check_grades(reply)
     spelled = [spelling for spellings in reply.words.values() for spelling in spellings]
     expected = {"pair": 2 + (reply.pair is not None and reply.pair.tie is not None), "label": 2}.get(
         reply.kind, len(reply.choice or reply.scores)
     )
-    clean = [spelling.strip() for spelling in spelled]
-    if len(set(clean)) < len(clean) or not all(clean) or len(reply.words) != expected:
+    if len(set(spelled)) < len(spelled) or not all(reply.words) or not all(spelled) or len(reply.words) != expected:
         raise ConfigError(f"reply: verdict words must be unique and not empty, got {', '.join(map(repr, spelled))}")
+    if len({word.casefold() for word in reply.words}) < len(reply.words):
+        raise ConfigError(f"reply: {', '.join(reply.words)} differ only in upper and lower case; choose other words")
+
+
+def _check_grades(reply: ReplyForm) -> None:
+    if isinstance(reply.grade, tuple):
+        low, high = reply.grade
+        if not -math.inf < low < high < math.inf:
+            raise ConfigError(f"reply.grade: expected the lowest grade, then the highest, got {list(reply.grade)}")
+        if not math.isclose(reply.scores[-1], high):
+            way_out = "add whole: false" if reply.whole else "use at most one decimal"
+            raise ConfigError(f"reply.grade: the grades from {low:g} do not end at {high:g}; {way_out}")
+    grades = reply.grade.values() if isinstance(reply.grade, dict) else (0, 1)
+    if len(set(grades)) < 2 or not all(map(math.isfinite, grades)):
+        raise ConfigError("reply.grade: expected at least two words with different, finite grades")
 
 
 def _verdict(prompt: JudgePrompt) -> VerdictForm:
@@ -561,11 +576,13 @@ def slot_text(sample: Sample, prompt: JudgePrompt, name: str, criterion: str | N
     if value is None:
         value = sample.metadata.get(name)
     if value is None:
+        if name in sample.metadata:
+            raise InputError(f"sample {sample.id}: prompt {prompt.name} shows {{{name}}}, which is null; write a value")
         known = sorted({*(fields if isinstance(fields, Mapping) else ()), *sample.metadata} - {FIELDS})
         has = f"the row's other fields are {', '.join(known)}" if known else "the row has no other fields"
         raise InputError(
-            f"sample {sample.id}: prompt {prompt.name} shows {{{name}}}, but {has}; add a column {name}, or write "
-            f"{{{{{name}}}}} for literal text"
+            f"sample {sample.id}: prompt {prompt.name} shows {{{name}}}, but {has}; add a column {name}, pass "
+            f"--column {name}=COLUMN, or write {{{{{name}}}}} for literal text"
         )
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 

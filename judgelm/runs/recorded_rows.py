@@ -50,8 +50,13 @@ def recorded_reading(path: str, given: Reading, runs: Iterable[Path], other: str
     }
     used = [f"--column {name}={column}" for name, column in columns.items()]
     used += [f"--sheet {sheet}"] if sheet not in (None, given.sheet) else []
-    reading = replace(given, columns={**columns, **own}, sheet=sheet)
+    required = given.requires_question and not any(map(_has_own_prompt, prints))
+    reading = replace(given, columns={**columns, **own}, sheet=sheet, requires_question=required)
     return reading, f"{path}: read with the same options as the run: {' '.join(used)}" if used else ""
+
+
+def _has_own_prompt(fingerprint: Mapping[str, Any]) -> bool:
+    return str(fingerprint.get("template", {}).get("id")).startswith("prompt:")
 
 
 def _sheet_of(path: str, given: Reading, prints: Sequence[Mapping[str, Any]], *, strict: bool) -> str | None:

@@ -12,7 +12,7 @@ import yaml
 from judgelm.dialects.catalog import DIALECTS, recognise
 from judgelm.dialects.contract import Tool
 from judgelm.dialects.learned_prompts import LearnedPrompts, read_learned, shared_parts, suggested_prompts, written
-from judgelm.dialects.prompt_file import read_prompts
+from judgelm.dialects.prompt_file import read_dialects
 from judgelm.errors import ConfigError
 from judgelm.serving.chat_response import UnrecognisedError
 from judgelm.yaml_files import read_yaml
@@ -53,7 +53,7 @@ def dialects(tmp_path):
     def read(text):
         path = tmp_path / "prompts.yaml"
         path.write_text(text, encoding="utf-8")
-        return read_prompts(path)
+        return read_dialects(path)
 
     return read
 
@@ -105,9 +105,9 @@ def test_a_grade_is_given_on_the_own_scale_in_named_fields(dialects):
 
 
 def test_doubled_braces_are_a_word_in_braces_and_no_slot(dialects):
-    fields = "Fields: {{question}}, {{answer}}, {other}. {{{x}}}"
+    fields = "Fields: {{task}}, {{reply}}, {other}. {{{x}}}"
     [dialect] = dialects(GRADE.replace('"Q: ', f'"{fields}\\nQ: '))
-    text = "Fields: {question}, {answer}, 5. {{x}}\nQ: Why?\nA: So.\nMark it."
+    text = "Fields: {task}, {reply}, 5. {{x}}\nQ: Why?\nA: So.\nMark it."
     sample = dialect.recognise(chat(text)).sample
     assert (sample.question, sample.answers, sample.metadata) == ("Why?", ("So.",), {"other": "5"})
 
@@ -137,14 +137,17 @@ def test_probabilities_are_in_a_field_or_are_those_of_the_words(dialects):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("{answer_2}", "{other}"), "slots answer_1, answer_2; the prompt has answer_1"),
-        (("{answer_1}\n      Reply B:\n      ", "{answer_1}"), r"no fixed text between {answer_1} and {answer_2}"),
+        (("{answer_2}", "{other}"), r"requires a prompt with \{answer_1\}, \{answer_2\}; .*\{answer_1\}"),
+        (
+            ("{answer_1}\n      Reply B:\n      ", "{answer_1}"),
+            r"line 9: there is no fixed text between {answer_1} and {answer_2}",
+        ),
         (("[[{verdict}]]", "[[A]]"), r"must contain {verdict} exactly once"),
-        (("tie: C", "tie: A"), "verdict words must be unique and not empty, got 'A', 'B', 'A'"),
+        (("tie: C", "tie: A"), "verdict words must be unique"),
         (("  text: ", "  json: {w: winner}\n  text: "), "text and json"),
-        (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "unknown field 'winner'"),
+        (('text: "{reason} [[{verdict}]]"', "json: {w: winner}"), "line 16: .*unknown slot 'winner'"),
         (("pair: {first: A, second: B, tie: C}", "pairs: 1"), r"reply\.pairs: Unexpected keyword"),
-        (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), "a grade reply requires the slots answer"),
+        (("pair: {first: A, second: B, tie: C}", "grade: [5, 1]"), r"a grade reply requires a prompt with \{answer\}"),
         (("name: desk", "name: My desk"), "other than a-z"),
         (("pair: {first: A, second: B, tie: C}", "choice: [A, B]"), r"reply\.choice: .*3 verdict words, got 2"),
         (("name: desk", "name: desk\nexamples: [[{text: a}]]"), r"examples: Unexpected keyword"),

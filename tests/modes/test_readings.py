@@ -88,7 +88,7 @@ def test_a_tie_is_a_probability_near_one_half(threshold, winner):
 
 def test_lost_probability_a_missing_one_or_a_failed_prompt_fails_the_pair():
     _, judgment = drive(YES_NO, [yes(0.5, unassigned=0.52), yes(1)])
-    assert (judgment.verdict, judgment.failure.code) == (None, "off_grammar")
+    assert (judgment.verdict, judgment.failure.code) == (None, "low_coverage")
     assert "yes, no is only 0.48; the minimum is 0.5" in judgment.failure.why
     _, judgment = drive(YES_NO, [reply("Yes"), reply("No")])
     assert (judgment.failure.code, "no probabilities" in judgment.failure.why) == ("engine", True)

@@ -255,7 +255,7 @@ def test_rows_have_criteria_of_their_own():
 
 
 def test_a_criterion_that_cannot_be_read_fails_the_sample_and_is_never_a_no():
-    for lost, code in ((broken(), "engine"), (yes(0.5, unassigned=0.6), "off_grammar")):
+    for lost, code in ((broken(), "engine"), (yes(0.5, unassigned=0.6), "low_coverage")):
         _, judgment = drive(Checklist(criteria=(POLITE, "c")), [yes(0.9), lost], sample=checked("a"))
         assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
         assert judgment.failure.why.startswith("c: ")

@@ -94,7 +94,7 @@ def test_a_task_that_fails_fails_the_judgment():
     lost = reply("Hm", shares=[0.1, *[0] * 11])
     _, judgment = drive(Trajectory(tasks=("outcome", "plan")), [yes(0.8), lost], sample=ONE)
     assert (judgment.verdict, judgment.scores) == (None, None)
-    assert (judgment.failure.code, judgment.failure.why[:6]) == ("off_grammar", "plan: ")
+    assert (judgment.failure.code, judgment.failure.why[:6]) == ("low_coverage", "plan: ")
 
 
 def test_trajectories_that_are_equal_after_the_cut_are_not_a_tie():

@@ -134,7 +134,7 @@ def test_prompts_of_the_users_own_are_answered(answer, tmp_path):
     )
     body = {"model": "x", "messages": [{"role": "user", "content": "Q: Why? A: So. B: No. Better?"}]}
     assert answer(line("a", body))[0] == 2
-    code, results, _ = answer(line("a", body), "--overwrite", "--prompts", tmp_path / "prompts.yaml")
+    code, results, _ = answer(line("a", body), "--overwrite", "--prompt", tmp_path / "prompts.yaml")
     assert (code, results["a"]["body"]["choices"][0]["message"]["content"]) == (0, "A")
 
 
