@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
+from judgelm.prompts.catalog import Template, get_template
 from judgelm.prompts.prompt_file import JudgePrompt, parse_prompts
 from judgelm.records import ThinkingMode
 from judgelm.yaml_files import read_yaml
@@ -72,6 +73,11 @@ class PromptSource:
             if prompt.name == self.name:
                 return prompt
         raise CardError(f"prompt: {self.file} has no prompt named {self.name}; restore the card, or pass --ignore-card")
+
+
+def template_of(template_id: str, prompt: PromptSource | None) -> Template:
+    """Return the template of a prompt file, or else a built-in template."""
+    return get_template(template_id) if prompt is None else prompt.load().template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,7 +171,9 @@ def test_a_tuned_judge_can_be_tuned_again(tune, cli, labels):
     assert find_card("next").model == find_card("judge").model
 
 
-PAIR = "Task: {question}\nNotes: {context}\nFirst:\n{answer_1}\nSecond:\n{answer_2}\nA, B, or C for a tie?\nreply: A/B/C\n"
+PAIR = (
+    "Task: {question}\nNotes: {context}\nFirst:\n{answer_1}\nSecond:\n{answer_2}\nA, B, or C for a tie?\nreply: A/B/C\n"
+)
 LABEL = "Customer: {customer}\nQuestion: {question}\nAnswer: {answer}\nIs it right?\nreply: Yes/No\n"
 
 
