@@ -105,11 +105,18 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
         return  # dpo can also train on judgments
     from judgelm.data.labelled_pair import training_scores
     from judgelm.data.samples import SampleStream
+    from judgelm.prompts.prompt_file import field_check, read_prompt
 
+    prompt = next(iter(map(read_prompt, _values("prompt", settings, arguments))), None)
     for file in _values("train_data", settings, arguments):
         rejects: list[object] = []
         labels: Counter[str] = Counter()
-        stream = SampleStream([file], on_reject=rejects.append)
+        stream = SampleStream(
+            [file],
+            on_reject=lambda reject: rejects.append(reject.message),  # noqa: B023
+            prompt=prompt,
+            check=field_check(prompt),
+        )
         for row, _ in islice(stream.pairs(), _CHECKED_ROWS):
             try:
                 for label in stream.labels(row, False, True):

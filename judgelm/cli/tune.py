@@ -1,6 +1,6 @@
 """`judgelm tune`: choose a prompt for an open model and calibrate it with labelled pairs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,9 @@ from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.errors import ConfigError, InputError, RunError, not_found
 from judgelm.modes import Pairwise
 from judgelm.package import VERSION
-from judgelm.prompts.judge_card import MODEL_CARD_NAME, Card, find_card, model_hashes, write_card
+from judgelm.prompts.catalog import Template
+from judgelm.prompts.judge_card import MODEL_CARD_NAME, Card, PromptSource, find_card, model_hashes, write_card
+from judgelm.prompts.prompt_file import PromptTemplate, check_fields, read_prompts
 from judgelm.records import Judgment
 from judgelm.yaml_files import read_yaml
 
@@ -35,25 +37,35 @@ _READINGS = ("letters", "yes-no", "grade")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """Labelled pairs, candidate templates (starting with the default), and the output folder."""
+    """Labelled pairs, candidates by name (starting with the default), and the output folder."""
 
     labels: Path
     folder: Path
-    templates: tuple[str, ...]
+    candidates: Mapping[str, Template]
     criterion: str | None
     rows: LabelOptions
     overwrite: bool = False
 
-    def run(self, template: str) -> Path:
+    def run(self, name: str) -> Path:
         """Return the run file for a candidate."""
-        return self.folder / _RUNS / f"{template}.jsonl"
+        return self.folder / _RUNS / f"{name}.jsonl"
+
+    def mode(self, name: str) -> Pairwise:
+        """Return the mode for a candidate."""
+        template = self.candidates[name]
+        criterion = self.criterion if template.takes_criterion else None
+        if isinstance(template, PromptTemplate):
+            prompt = template.judge_prompt
+            return Pairwise(prompt=prompt, scale=prompt.reply.scale, tie_threshold=0.0, criterion=criterion)
+        return Pairwise(template=template.id, tie_threshold=0.0, criterion=criterion)
 
 
-@essential("labels out reading criterion limit engine column label_code overwrite json_out quiet config")
+@essential("labels out prompt reading criterion limit engine column label_code overwrite json_out quiet config")
 def tune_command(
     model: Annotated[str, typer.Argument()],
     labels: Labels,
     out: Annotated[Path, typer.Option(metavar="FOLDER")],
+    prompt: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     reading: Annotated[list[str] | None, typer.Option(metavar="NAME", autocompletion=lambda: [*_READINGS])] = None,
     criterion: str | None = None,
     folds: Annotated[int, typer.Option(min=2)] = 5,
@@ -71,7 +83,9 @@ def tune_command(
     Options:
         model: The model: a folder, GGUF file, hub id, name, or name on a server.
         out: Folder for the judge; pass it to other commands as --model.
-        reading: Try only this reading: letters, yes-no, or grade. Repeatable. Default: all.
+        prompt: Also try your own prompt (see judgelm prompts new). Repeatable. A prompt that asks for a reason first
+            takes longer.
+        reading: Try only this built-in reading: letters, yes-no, or grade. Repeatable. Default: all.
         criterion: Judging criterion, in your own words; also tries templates that ask about a criterion.
         folds: Number of cross-validation folds; each question is in only one fold.
         limit: Use only the first N labelled pairs.
@@ -80,6 +94,7 @@ def tune_command(
 
     Examples:
         judgelm tune owner/name -l labelled.jsonl -o my-judge
+        judgelm tune my-model -l labels.csv -o my-judge --prompt first.txt --prompt second.yaml
         judgelm tune my-model -l labels.jsonl -o kind --criterion "It is kind."
         judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
 
@@ -91,16 +106,17 @@ def tune_command(
     from judgelm.metrics.resampling import Resampling
     from judgelm.studies.tuning import TuningOptions, check_labels, tune
 
-    tried = _candidates(reading or _READINGS, criterion)
-    job = TuningJob(labels=labels, folder=out, templates=tried, criterion=criterion, rows=rows, overwrite=overwrite)
+    tried = _candidates(reading or _READINGS, prompt or (), criterion)
+    job = TuningJob(labels=labels, folder=out, candidates=tried, criterion=criterion, rows=rows, overwrite=overwrite)
     labelled = labelled_pairs(job, limit)
     check_labels(_tuning_labels(labelled), folds)
+    _check_slots(job, labelled.samples.keys())
     make_folder(job)
     with closing(_load(job, resolved, engine_flags)) as judge:
-        for template in tried:
-            judge_pairs(job, template, judge, tuple(labelled.samples))
+        for name in tried:
+            judge_pairs(job, name, judge, tuple(labelled.samples))
         runs, labelled = _read_runs(job, labelled)
-        options = TuningOptions(default=tried[0], folds=folds, resampling=Resampling(seed=seed))
+        options = TuningOptions(default=next(iter(tried)), folds=folds, resampling=Resampling(seed=seed))
         tuned = tune(_differences(job, runs, labelled), _tuning_labels(labelled), options)
         weights = resolved.named.card.name if resolved.named else resolved.weights
         card = _card(job, weights, judge, tuned)
@@ -110,7 +126,7 @@ def tune_command(
     rows.check_rejected(labels, labelled.rejected, labelled.read)
 
 
-def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ...]:
+def _candidates(readings: Sequence[str], prompts: Sequence[Path], criterion: str | None) -> dict[str, Template]:
     from judgelm.judges.resolve import DEFAULT_READING
     from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
 
@@ -120,12 +136,36 @@ def _candidates(readings: Sequence[str], criterion: str | None) -> tuple[str, ..
     if criterion is not None and not criterion.strip():
         raise ConfigError("--criterion is empty; describe the criterion or remove the option")
     chosen = [
-        name
-        for name, each in TEMPLATES.items()
+        each
+        for each in TEMPLATES.values()
         if each.reading in readings and (criterion is not None or not each.takes_criterion)
     ]
     default = get_template(DEFAULT_READING) if criterion is None else criterion_template(get_template(DEFAULT_READING))
-    return tuple(sorted(chosen, key=lambda name: name != default.id))
+    candidates: dict[str, Template] = {each.id: each for each in sorted(chosen, key=lambda each: each.id != default.id)}
+    for path in prompts:
+        for prompt in read_prompts(path, known=[*candidates, *TEMPLATES]):
+            if "pair" not in prompt.modes:
+                raise ConfigError(f"--prompt {path}: {prompt.name} shows more than two answers, but labels are pairs")
+            candidates[prompt.name] = prompt.template
+    return candidates
+
+
+def _check_slots(job: TuningJob, names: Collection[str]) -> None:
+    """Check that each labelled pair has a value for each slot, before the model is loaded."""
+    from judgelm.data.samples import SampleStream
+
+    for name in job.candidates:
+        if (prompt := job.mode(name).prompt) is None:
+            continue
+        stream = SampleStream(
+            [str(job.labels)], on_reject=lambda reject: None, prompt=prompt, reading=job.rows.reading, repeats="skip"
+        )
+        for sample in stream:
+            if sample.id in names:
+                try:
+                    check_fields(sample, prompt, job.criterion)
+                except InputError as error:
+                    raise InputError(f"{job.labels}: {error}") from None
 
 
 def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
@@ -179,12 +219,12 @@ def _load(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) -> "Jud
         finding = f"{model} is {released.name}, a judge that comes with its own prompts"
         raise ConfigError(f"{finding}; use it without tuning or add --ignore-card")
     engine, dtype = flags.engine, flags.dtype
-    for batch in (_batch_job(job, template, ()) for template in job.templates):
+    for batch in (_batch_job(job, name, ()) for name in job.candidates):
         engine = run_engine(batch, engine)
         dtype = run_dtype(batch, dtype, engine)
     resolved = resolved.with_engine(engine)
     announce(resolved)
-    judge = Judge(resolved, template=job.templates[0], **flags.judge_arguments() | {"dtype": dtype})
+    judge = Judge(resolved, template=next(iter(job.candidates)), **flags.judge_arguments() | {"dtype": dtype})
     if resolved.engine in MODEL_ENGINES and resolved.named is None and not _is_chat_model(resolved.weights, flags):
         judge.close()
         raise ConfigError(f"{model}: the tokenizer has no chat template, which tuning requires; use an instruct model")
@@ -198,28 +238,25 @@ def _is_chat_model(weights: str, flags: EngineFlags) -> bool:
     return has_chat_template(EngineOptions(model=weights, adapter=flags.adapter, revision=flags.revision))
 
 
-def _batch_job(job: TuningJob, template: str, names: Sequence[str]) -> Any:
+def _batch_job(job: TuningJob, name: str, ids: Sequence[str]) -> Any:
     from judgelm.runs.batch import BatchJob
 
-    wanted = frozenset(names)
+    wanted = frozenset(ids)
     return BatchJob(
         inputs=(str(job.labels),),
-        out=str(job.run(template)),
+        out=str(job.run(name)),
         reading=job.rows.reading,
         overwrite=job.overwrite,
         parts=lambda sample: (sample,) if sample.id in wanted else (),
     )
 
 
-def judge_pairs(job: TuningJob, template: str, judge: "Judge", ids: Sequence[str]) -> None:
+def judge_pairs(job: TuningJob, name: str, judge: "Judge", ids: Sequence[str]) -> None:
     """Judge labelled pairs with a candidate, and write its run file."""
     from judgelm.cli.run import judge_watched
-    from judgelm.prompts.catalog import get_template
 
-    console.message(f"{template}: {len(ids)} pairs")
-    asked = job.criterion if get_template(template).takes_criterion else None
-    mode = Pairwise(template=template, tie_threshold=0.0, criterion=asked)
-    judge_watched(_batch_job(job, template, ids), mode, judge, len(ids))
+    console.message(f"{name}: {len(ids)} pairs")
+    judge_watched(_batch_job(job, name, ids), job.mode(name), judge, len(ids))
 
 
 def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
@@ -227,8 +264,8 @@ def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict
     from judgelm.runs.run_files import read_judgments
 
     runs = {
-        template: {name: each for name, each in read_judgments(job.run(template)).items() if name in labelled.samples}
-        for template in job.templates
+        name: {key: each for key, each in read_judgments(job.run(name)).items() if key in labelled.samples}
+        for name in job.candidates
     }
     labelled, _ = match_labels_of_runs(runs, labelled, name=str(job.labels))
     judgments = [judgment for run in runs.values() for judgment in run.values()]
@@ -245,15 +282,16 @@ def _differences(
     import numpy as np
 
     from judgelm.runs.run_files import read_manifest
-    from judgelm.studies.tuning import ReadingCandidate, strength_difference
+    from judgelm.studies.tuning import ReadingCandidate, strength_difference, tie_probability
 
     candidates = {}
-    for template, run in runs.items():
-        sessions = (read_manifest(job.run(template)) or {}).get("sessions", ())
+    for candidate, run in runs.items():
+        sessions = (read_manifest(job.run(candidate)) or {}).get("sessions", ())
         judged = sum(session.get("judged", 0) for session in sessions)
         agree = [each.consistent for each in run.values() if each.consistent is not None]
-        candidates[template] = ReadingCandidate(
+        candidates[candidate] = ReadingCandidate(
             differences=np.array([strength_difference(run.get(name)) for name in labelled.samples]),
+            ties=np.array([tie_probability(run.get(name)) for name in labelled.samples]),
             orders_agree=sum(agree) / len(agree) if agree else None,
             seconds=sum(session.get("judge_s", 0.0) for session in sessions) / judged if judged else None,
         )
@@ -261,10 +299,10 @@ def _differences(
 
 
 def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -> Card:
-    from judgelm.prompts.catalog import get_template
     from judgelm.runs.run_files import input_identities
 
-    template, fit = get_template(tuned.chosen), tuned.candidates[tuned.chosen].fit
+    template, fit = job.candidates[tuned.chosen], tuned.candidates[tuned.chosen].fit
+    prompt = template.judge_prompt if isinstance(template, PromptTemplate) else None
     described = judge.engine.describe()
     return Card(
         model=str(Path(weights).resolve()) if Path(weights).exists() else weights,
@@ -275,6 +313,8 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -
         criterion=job.criterion if template.takes_criterion else None,
         tie_threshold=fit.tie_threshold,
         calibration_temperature=fit.temperature,
+        scale=(1, 10) if prompt is None else prompt.reply.scale,
+        prompt=None if prompt is None else PromptSource.of(prompt),
         prompt_format="chat" if template.chat else "text",
         thinking=judge.engine.thinking.mode,
         training={
@@ -287,9 +327,10 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -
 
 
 def _write(job: TuningJob, card: Card, tuned: "TuningResult") -> None:
-
     rows = [f"| {name} | {_share(each.accuracy)} | {each.failed} |" for name, each in tuned.candidates.items()]
+    own = "" if card.prompt is None else f", with the prompt {card.prompt.name} from {card.prompt.file}"
     text = read_yaml(Path(__file__).with_suffix(".yaml"))["readme"].format(
+        own=own,
         name=job.folder.resolve().name,
         folder=job.folder,
         count=len(tuned.candidates),
@@ -307,7 +348,7 @@ def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
     out = PlainConsole()
     title = f"{tuned.n} pairs, {tuned.decided} with a winner, {tuned.questions} questions"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
-    names = (" template", "accuracy\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
+    names = (" candidate", "accuracy\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
     for index, name in enumerate((*names, "s/\npair", "fail")):
         table.add_column(name, justify="right" if index else "left", no_wrap=True)
     for name, each in tuned.candidates.items():

@@ -24,6 +24,7 @@ from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.shelf import Shelf
 from judgelm.data.sources.registry import recognise
 from judgelm.errors import InputError, LabelCodeError
+from judgelm.prompts.prompt_file import JudgePrompt, field_check
 from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_of
 
 
@@ -178,11 +179,21 @@ def _no_label_error(path: str, stream: SampleStream, with_reference: bool) -> In
 
 
 def read_labelled(
-    path: str, *, source: str, on_reject: OnReject = raise_reject, reading: Reading = AS_WRITTEN
+    path: str,
+    *,
+    source: str,
+    on_reject: OnReject = raise_reject,
+    reading: Reading = AS_WRITTEN,
+    prompt: JudgePrompt | None = None,
 ) -> Iterator[LabelledPair]:
-    """Yield the pairs in a labelled file; `source` is the file's name in training rows."""
+    """Yield the pairs in a labelled file, with the fields that the prompt file shows.
+
+    `source` is the file's name in training rows.
+    """
     use = FileUse(path=path, expected="a question, two answers and a label", on_reject=on_reject)
-    stream = SampleStream([path], on_reject=use.reject, answers=(2, 2), reading=reading)
+    stream = SampleStream(
+        [path], on_reject=use.reject, answers=(2, 2), reading=reading, prompt=prompt, check=field_check(prompt)
+    )
     for _, sample, (plain, referenced) in stream.labelled(use, False, True):
         if sample.reference is None:
             referenced = None

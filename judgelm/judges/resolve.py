@@ -25,7 +25,7 @@ from judgelm.prompts.judge_card import (
     find_card,
     locate_weights,
 )
-from judgelm.prompts.prompt_file import JudgePrompt, parse_prompts
+from judgelm.prompts.prompt_file import JudgePrompt
 
 DEFAULT_TEMPLATE = "judgelm-v1"
 """Template for score-line judges without a card, and for models without a chat template."""
@@ -258,11 +258,15 @@ def judge_format(
     if prompt is not None:
         return _prompt_format(card, prompt, location=location, ignore_card=ignore_card)
     if own_prompt is not None and template is None and reading is None:
-        [kept] = [each for each in parse_prompts(own_prompt.text, own_prompt.file) if each.name == own_prompt.name]
-        form = _prompt_format(card, kept, location=location, ignore_card=ignore_card)
+        form = _prompt_format(card, own_prompt.load(), location=location, ignore_card=ignore_card)
         assert isinstance(card, Card), "only these cards have prompts"
-        temperature = card.calibration_temperature
-        return replace(form, source="card", tie_threshold=card.tie_threshold, calibration_temperature=temperature)
+        return replace(
+            form,
+            source="card",
+            criterion=card.criterion,
+            tie_threshold=card.tie_threshold,
+            calibration_temperature=card.calibration_temperature,
+        )
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
     if card is None or isinstance(card, ReleasedJudge):

@@ -12,8 +12,8 @@ from judgelm.modes.conversation import FOLLOW_UP
 from judgelm.modes.flow import Flow, RequestFlow
 from judgelm.modes.mode import check_above_zero, sampling_for
 from judgelm.modes.pairwise import Pairwise
+from judgelm.modes.readings import reading_of
 from judgelm.modes.reasons import Reasons
-from judgelm.prompts.catalog import get_template
 from judgelm.prompts.conversation import follow_up_prompt, stops, talk_sha
 from judgelm.records import Completion, Judgment, Request, Sample, Shown, Truncation, Unparsed
 
@@ -77,8 +77,12 @@ class FollowUp:
 
     @property
     def reply(self) -> str:
-        """The judge's score line and reason, if any."""
-        return self.shown.text if self.shown.reason is None else f"{self.shown.text}\n{self.shown.reason}"
+        """The judge's reply: its score line or verdict word, and its reason, if any."""
+        text, reason, verdict = self.shown.text, self.shown.reason, reading_of(self.mode).verdict
+        if verdict is not None and verdict.reason_tokens is not None:
+            return text  # it includes the reason
+        text = text if verdict is None else f"{verdict.before.lstrip()}{text}"
+        return text if reason is None else f"{text}\n{reason}"
 
     def __call__(self, question: str) -> RequestFlow[Exchange]:
         """Ask a question.
@@ -94,7 +98,7 @@ class FollowUp:
             if earlier.reply is None:
                 raise InputError(f"sample {self.sample.id}: follow-up {index} has no reply; remove it from the history")
             turns += [earlier.question, earlier.reply]
-        template = get_template(self.mode.template)
+        template = reading_of(self.mode)
         prompt = follow_up_prompt(template, judged, [*turns, question])
         seeded = f"{self.sample.id} follow-up {len(self.history) + 1}"
         sampling = sampling_for(self, seeded, self.max_tokens, stop=stops(template))
@@ -144,12 +148,12 @@ class Chat(Pairwise):
     def __post_init__(self) -> None:
         Pairwise.__post_init__(self)
         check_above_zero(self, "reply_tokens")
-        stops(get_template(self.template))  # raises an error if a plain-text template does not support turns
+        stops(reading_of(self))  # raises an error if a plain-text template does not support turns
 
     @property
     def template_sha(self) -> str:
         """Hash of the template and the text between turns."""
-        return talk_sha(get_template(self.template))
+        return talk_sha(reading_of(self))
 
     def __call__(self, sample: Sample) -> Flow:
         """Judge a sample."""

@@ -228,6 +228,11 @@ class Template:
         return True
 
     @property
+    def prefill(self) -> str:
+        """Fixed text of the reply before a verdict that is read directly."""
+        return "" if self.verdict is None else self.verdict.before.rstrip(" ")
+
+    @property
     def chat(self) -> bool:
         """Whether the tokenizer's chat template wraps the messages."""
         return self.layout(2).with_reference[0][0] is not None

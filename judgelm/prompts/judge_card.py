@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from socket import gaierror
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
+from judgelm.prompts.catalog import Template, get_template
+from judgelm.prompts.prompt_file import JudgePrompt, parse_prompts
 from judgelm.records import ThinkingMode
 from judgelm.yaml_files import read_yaml
 
@@ -55,6 +57,27 @@ class PromptSource:
     file: str
     name: str
     text: str
+
+    @classmethod
+    def of(cls, prompt: JudgePrompt) -> Self:
+        """Return the source of a prompt."""
+        return cls(file=prompt.file, name=prompt.name, text=prompt.source)
+
+    def load(self) -> JudgePrompt:
+        """Return the prompt.
+
+        Raises:
+            CardError: the text does not contain a prompt with this name.
+        """
+        for prompt in parse_prompts(self.text, self.file):
+            if prompt.name == self.name:
+                return prompt
+        raise CardError(f"prompt: {self.file} has no prompt named {self.name}; restore the card, or pass --ignore-card")
+
+
+def template_of(template_id: str, prompt: PromptSource | None) -> Template:
+    """Return the template of a prompt file, or else a built-in template."""
+    return get_template(template_id) if prompt is None else prompt.load().template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +303,11 @@ def check_card(card: Card, *, template: str, template_sha: str, location: str) -
         raise CardError(f"{location}: {finding}; remove --template or --prompt, or pass --ignore-card")
     if card.template_sha != template_sha:
         finding = f"another version of template {template!r} (sha {card.template_sha[:12]}, here {template_sha[:12]})"
-        way_out = f"install the judgelm version it was {made}, {again} it again, or pass --ignore-card"
+        way_out = f"{again} it again, or pass --ignore-card"
+        if card.prompt is None:
+            way_out = f"install the judgelm version it was {made}, {way_out}"
+        else:
+            way_out = f"restore the prompt, {way_out}"
         raise CardError(f"{location}: the judge was {made} {finding}; {way_out}")
 
 

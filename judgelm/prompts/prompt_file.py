@@ -19,7 +19,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field, replace
 from functools import cached_property
@@ -561,6 +561,11 @@ def check_fields(sample: Sample, prompt: JudgePrompt, criterion: str | None = No
     if prompt.reply.kind == "choice" and len(sample.answers) != len(prompt.answers):
         shown = len(prompt.answers)
         raise InputError(f"sample {sample.id}: prompt {prompt.name} shows {shown} answers, not {len(sample.answers)}")
+
+
+def field_check(prompt: JudgePrompt | None) -> Callable[[Sample], None]:
+    """Return a check that a sample has a value for each slot, for `SampleStream`."""
+    return lambda sample: None if prompt is None else check_fields(sample, prompt)
 
 
 def slot_text(sample: Sample, prompt: JudgePrompt, name: str, criterion: str | None = None) -> str:

@@ -17,6 +17,8 @@ WINNER_NAMES: dict[Winner, str] = {1: "first better", "tie": "tie", 2: "second b
 FAILURE_NAMES: dict[str, str] = {
     "truncated": "the reply ended before the scores were complete",
     "off_grammar": "the reply does not have the expected form",
+    "low_coverage": "the verdict words have too little probability",
+    "reason_cut": "the reason reached its token limit",
     "out_of_range": "a score is outside the judge's scale",
     "too_long": "the prompt did not fit the judge's context window",
     "equal_after_cut": "the answers are identical after truncation to the context window",

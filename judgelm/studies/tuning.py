@@ -31,22 +31,24 @@ _POWER_REACH = 1.96 + 0.84
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingFit:
-    """Parameters for converting a difference in strength to a verdict.
+    """Parameters for converting a difference in strength to a verdict, as in `judgelm.modes.readings`.
 
-    The difference is divided by `temperature`. P(first better) within `tie_threshold` of 0.5 is a tie.
+    The difference is divided by `temperature`. P(first better) within `tie_threshold` of 0.5 is a tie. `ties` is the
+    probability of a tie word.
     """
 
     temperature: float = 1.0
     tie_threshold: float = 0.0
 
-    def lead(self, differences: Floats) -> Floats:
+    def lead(self, differences: Floats, ties: Floats | float = 0.0) -> Floats:
         """Return P(first better) minus 0.5; NaN for failed pairs."""
-        return np.asarray(expit(differences / self.temperature) - 0.5, dtype=np.float64)
+        return np.asarray((1 - ties) * (expit(differences / self.temperature) - 0.5), dtype=np.float64)
 
-    def verdicts(self, differences: Floats) -> Floats:
+    def verdicts(self, differences: Floats, ties: Floats | float = 0.0) -> Floats:
         """Return +1 (first better), 0 (tie), -1 (second better), or NaN (failed)."""
-        lead = self.lead(differences)
-        return np.where(np.abs(lead) <= self.tie_threshold + _SAME, 0.0, np.sign(lead))
+        lead = self.lead(differences, ties)
+        likeliest = ties > np.abs(lead) + (1 - ties) / 2
+        return np.where((np.abs(lead) <= self.tie_threshold + _SAME) | likeliest, 0.0, np.sign(lead))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +57,19 @@ class ReadingCandidate:
 
     Attributes:
         differences: difference in strength, first minus second, at temperature 1; NaN for failed pairs.
+        ties: probability of the tie word; None if there is none.
         orders_agree: share of pairs with the same winner in both orders.
     """
 
     differences: Floats
+    ties: Floats | None = None
     orders_agree: float | None = None
     seconds: float | None = None
+
+    def part(self, rows: Flags) -> tuple[Floats, Floats]:
+        """Return the differences and the probabilities of a tie for some of the pairs."""
+        ties = np.zeros(self.differences.shape) if self.ties is None else self.ties
+        return self.differences[rows], ties[rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,16 +215,17 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
     selected = []
     for fold in range(options.folds):
         train, held = folds != fold, folds == fold
-        fits = {name: fit_reading(each.differences[train], truth[train]) for name, each in candidates.items()}
+        fits = {name: fit_reading(*each.part(train), truth[train]) for name, each in candidates.items()}
         for name, fit in fits.items():
-            differences = candidates[name].differences[held]
-            verdicts[name][held], leads[name][held] = fit.verdicts(differences), fit.lead(differences)
+            shown = candidates[name].part(held)
+            verdicts[name][held], leads[name][held] = fit.verdicts(*shown), fit.lead(*shown)
             right[name][held] = verdicts[name][held] == truth[held]
         best = _best(candidates, fits, truth, train, options.default)
         nested[held] = right[best][held]
         selected.append(best)
-    fits = {name: fit_reading(each.differences, truth) for name, each in candidates.items()}
-    best = _best(candidates, fits, truth, np.ones(truth.size, dtype=np.bool_), options.default)
+    everything = np.ones(truth.size, dtype=np.bool_)
+    fits = {name: fit_reading(*each.part(everything), truth) for name, each in candidates.items()}
+    best = _best(candidates, fits, truth, everything, options.default)
     gain = paired_difference(nested, right[options.default], labels.questions, resampling)
     scores = {
         name: _scores(candidates[name], labels, verdicts[name], leads[name], fit, resampling)
@@ -256,7 +266,7 @@ def check_labels(labels: TuningLabels, folds: int) -> None:
         )
 
 
-def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
+def fit_reading(differences: Floats, ties: Floats, truth: Ints) -> ReadingFit:
     """Fit the temperature by maximum likelihood on pairs with a winner, then the tie threshold by accuracy.
 
     The threshold is 0 if no label is a tie. Among equally good thresholds, the smallest is used.
@@ -267,12 +277,12 @@ def fit_reading(differences: Floats, truth: Ints) -> ReadingFit:
     fit = ReadingFit(temperature=temperature)
     if not ((truth == 0) & read).any():
         return fit
-    lead = np.abs(fit.lead(differences[read]))
+    lead = np.abs(fit.lead(differences[read], ties[read]))
     levels = np.unique(np.concatenate([[0.0], lead]))
     # thresholds halfway between neighbouring pairs; with the last one, every pair is a tie
     thresholds = [0.0, *((levels[:-1] + levels[1:]) / 2), float(levels[-1])]
     fits = [ReadingFit(temperature=temperature, tie_threshold=float(threshold)) for threshold in thresholds]
-    right = [int((each.verdicts(differences) == truth).sum()) for each in fits]
+    right = [int((each.verdicts(differences, ties) == truth).sum()) for each in fits]
     return fits[int(np.argmax(right))]
 
 
@@ -306,6 +316,12 @@ def strength_difference(judgment: Judgment | None) -> float:
     return math.fsum(values)
 
 
+def tie_probability(judgment: Judgment | None) -> float:
+    """Return the mean probability of the tie word over the orders; 0 if there is none."""
+    drawn = [] if judgment is None else [each.distribution for each in judgment.shown if each.distribution is not None]
+    return math.fsum(each.tie for each in drawn) / len(drawn) if drawn else 0.0
+
+
 def longer_answer(sample: Sample) -> int:
     """Return +1 if the first answer has more characters, 0 if equal, -1 if fewer."""
     first, second = (len(answer) for answer in sample.answers)
@@ -323,9 +339,9 @@ def _best(
     candidates: Mapping[str, ReadingCandidate], fits: Mapping[str, ReadingFit], truth: Ints, rows: Flags, default: str
 ) -> str:
     def rank(name: str) -> tuple[float, float, bool, str]:
-        differences, known = candidates[name].differences[rows], truth[rows]
-        accuracy = float((fits[name].verdicts(differences) == known).mean())
-        losses = _losses(fits[name].lead(differences), known)
+        shown, known = candidates[name].part(rows), truth[rows]
+        accuracy = float((fits[name].verdicts(*shown) == known).mean())
+        losses = _losses(fits[name].lead(*shown), known)
         return -accuracy, float(losses.mean()) if losses.size else math.inf, name != default, name
 
     return min(candidates, key=rank)

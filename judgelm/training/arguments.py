@@ -4,13 +4,16 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 from transformers.utils import is_liger_kernel_available  # type: ignore[attr-defined]  # re-exported implicitly
 
 from judgelm.errors import ConfigError, MissingExtraError, not_found
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.catalog import Template
+from judgelm.prompts.judge_card import PromptSource, template_of
+from judgelm.prompts.prompt_file import read_prompt
 from judgelm.training.rows.builder import RowOptions
 
 
@@ -27,6 +30,7 @@ class JudgeArguments:
     """
 
     trains_words: ClassVar[bool] = False
+    trains_prompts: ClassVar[bool] = False
 
     train_data: list[str] = argument(
         "Files of labelled rows. Each row must contain scores for two or more answers, or for one answer and a "
@@ -50,6 +54,11 @@ class JudgeArguments:
         default=None,
     )
     template: str = argument("Prompt template. Its ID is saved in the judge's card.", default="judgelm-v1")
+    prompt: str | None = argument(
+        "Your own judge prompt instead of template: a YAML or text file (see judgelm prompts new). Only for "
+        "train/preference.py.",
+        default=None,
+    )
     scale: list[float] = argument("Lowest and highest possible scores.", default_factory=lambda: [1, 10])
     swap_prob: float = argument(
         "Probability of swapping a pair's answers, their scores, and the answer names in the reason. The swap is "
@@ -89,6 +98,16 @@ class JudgeArguments:
         "set that as well.",
         default=None,
     )
+
+    @cached_property
+    def prompt_source(self) -> PromptSource | None:
+        """The prompt file, which is read only once."""
+        return None if self.prompt is None else PromptSource.of(read_prompt(self.prompt))
+
+    @cached_property
+    def chosen(self) -> Template:
+        """The prompt file's template, or the built-in template."""
+        return template_of(self.template, self.prompt_source)
 
 
 def accumulation_steps(global_batch: int | None, *, per_device: int, accumulation: int, processes: int) -> int:
@@ -143,7 +162,9 @@ UNSUPPORTED_ARGUMENTS = {
 def check_arguments(judge: JudgeArguments, args: Any) -> None:
     """Check that the arguments are consistent, and set the accumulation steps from `global_batch`."""
     check_parallelism(args)
-    template = get_template(judge.template)
+    if judge.prompt is not None and not judge.trains_prompts:
+        raise ConfigError(f"prompt is {judge.prompt}, which requires train/preference.py; remove it for this recipe")
+    template = judge.chosen
     if template.reads_words and not judge.trains_words:
         raise ConfigError(
             f"template {template.id} is scored by verdict words; use train/preference.py or a different template"
@@ -212,7 +233,7 @@ def _check_loss(judge: JudgeArguments, args: Any) -> None:
     if judge.loss_average not in ("token", "row"):
         raise not_found("loss_average", judge.loss_average, ("token", "row"))
     plain = getattr(args, "loss_type", "nll") == "nll" and not args.label_smoothing_factor
-    reading = get_template(judge.template).reading
+    reading = judge.chosen.reading
     for name, fits, needed in (
         ("score_weight", reading == "score-line", "a template whose replies begin with a score line"),
         ("score_weight", judge.loss_on == "completion", "loss_on: completion"),
@@ -228,7 +249,8 @@ def row_options(judge: JudgeArguments, args: Any) -> RowOptions:
     """Return the row options, with `args.max_length` as the context window."""
     scale, on_prompt = (judge.scale[0], judge.scale[1]), judge.loss_on == "all"
     same = {name: getattr(judge, name) for name in ("template", "swap_prob", "reference_drop_prob", "reason_prob")}
-    return RowOptions(window=args.max_length, scale=scale, loss_on_prompt=on_prompt, seed=args.seed, **same)
+    same |= {"window": args.max_length, "seed": args.seed, "prompt": judge.prompt_source}
+    return RowOptions(scale=scale, loss_on_prompt=on_prompt, **same)
 
 
 SAVE_DTYPES = ("auto", "bfloat16", "float16", "float32")

@@ -11,7 +11,6 @@ from trl import ModelConfig  # type: ignore[attr-defined]  # trl loads its names
 
 from judgelm.data.training_questions import QUESTIONS_NAME, hashes_of_files, read_hashes, write_hashes
 from judgelm.engines.gguf.checkpoint import GgufRecord, gguf_record
-from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, write_card, write_model_card
 from judgelm.training.arguments import JudgeArguments, rows_per_step, save_dtype_of
 from judgelm.training.checkpoints import VERSIONS
@@ -40,7 +39,7 @@ def save_judge(
     trainer.save_model(folder)
     if not trainer.is_world_process_zero():
         return
-    template = get_template(judge.template)
+    template, prompt = judge.chosen, judge.prompt_source
     gguf = gguf_record(base.model_name_or_path or "")
     adapts = gguf is not None and hasattr(trainer.model, "peft_config")
     if judge.adapter is not None:
@@ -55,8 +54,9 @@ def save_judge(
         template=template.id,
         template_sha=template.sha,
         reading=template.reading,
-        scale=(judge.scale[0], judge.scale[1]),
+        scale=(judge.scale[0], judge.scale[1]) if prompt is None else prompt.load().reply.scale,
         step=min(rows.counts.step, tuned_from.step if tuned_from else 1),
+        prompt=prompt,
         prompt_format="chat" if template.chat else "text",
         reference=_reference(rows.counts, tuned_from),
         window=rows.window,

@@ -8,7 +8,8 @@ from torch import Tensor
 from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.errors import ConfigError
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.catalog import Template
+from judgelm.prompts.prompt_file import PromptTemplate
 from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, check_fixed, check_not_negative
 from judgelm.training.attention import Attention, requested_attention
 from judgelm.training.lora_on_cpu import speed_up_lora
@@ -56,11 +57,16 @@ class PreferenceArguments(JudgeArguments):
     )
 
     trains_words: ClassVar[bool] = True
+    trains_prompts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.template:
+        if self.prompt_source is not None:
+            # the prompt also determines the reading and whether a reference is shown
+            self.template, self.reading = f"prompt:{self.prompt_source.name}", None
+            self.reference_drop_prob = 0.0
+        elif not self.template:
             self.template = self.reading if self.reading not in (None, "score-line") else JudgeArguments.template
-        template = get_template(self.template)
+        template = self.chosen
         if self.reading not in (None, template.reading):
             conflict = f"but template {template.id} uses reading {template.reading}"
             raise ConfigError(f"reading is {self.reading}, {conflict}; remove one of the two")
@@ -75,7 +81,7 @@ class _PairTrainer(SFTTrainer):
         self, *, judge: PreferenceArguments, model: Any, args: Any, processing_class: Any, **options: Any
     ) -> None:
         args.completion_only_loss = False
-        self.padding = settle_padding(model, args, trees=not get_template(judge.template).reads_words)
+        self.padding = settle_padding(model, args, trees=not judge.chosen.reads_words)
         objective = self._objective = objective_of(judge, processing_class, args.padding_free)
         args.padding_free = False  # TRL 1.16 rejects custom collators such as this one if padding_free is set
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
@@ -118,7 +124,7 @@ class DistributionTrainer(JudgeMixin, _PairTrainer):
 def objective_of(judge: PreferenceArguments, tokenizer: Any, padding_free: bool) -> ScoreLineObjective | WordObjective:
     """Return the objective for the judge's reading. It collates rows and computes their loss."""
     scale = (judge.scale[0], judge.scale[1])
-    template = get_template(judge.template)
+    template = judge.chosen
     if not template.reads_words:
         trees = ScoreLineTrees(tokenizer, judge.template, scale)
         return ScoreLineObjective(trees, judge.consistency_weight, judge.score_line_weight, padding_free)
@@ -137,12 +143,13 @@ _WEIGHTS = {
 
 def check_preference_arguments(judge: PreferenceArguments) -> None:
     """Raise ConfigError for negative weights and for options that the judge's reading does not support."""
-    template = get_template(judge.template)
+    template = judge.chosen
+    _check_prompt(template)
     if template.reads_alone and not judge.both_orders:
         raise ConfigError(
             f"both_orders is false, but reading {template.reading} shows one answer per prompt; remove both_orders"
         )
-    if template.takes_criterion:
+    if template.takes_criterion and judge.prompt is None:
         raise ConfigError(
             f"template {template.id} requires a criterion, but training rows have none; use {template.reading}"
         )
@@ -155,9 +162,20 @@ def check_preference_arguments(judge: PreferenceArguments) -> None:
             raise ConfigError(f"{name} is set, but has no effect for reading {template.reading}; remove {name}")
 
 
+def _check_prompt(template: Template) -> None:
+    if not isinstance(template, PromptTemplate):
+        return
+    prompt = template.judge_prompt
+    if "pair" not in prompt.modes:
+        raise ConfigError(f"prompt {prompt.name} shows more than two answers, but training rows are pairs")
+    if prompt.reply.reason is not None:
+        way_out = "remove reason from its reply, or use judgelm tune, which does not train the model"
+        raise ConfigError(f"prompt {prompt.name} asks for a reason before the verdict, which is not trained; {way_out}")
+
+
 def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> Attention | None:
     """Return None for verdict words, otherwise sdpa or eager, as required by the score-line mask."""
-    if get_template(judge.template).reads_words:
+    if judge.chosen.reads_words:
         return None
     requested = requested_attention(base, args)
     if requested not in (None, "sdpa", "eager"):
@@ -168,6 +186,6 @@ def preference_attention(judge: PreferenceArguments, base: Any, args: Any) -> At
 
 def preference_facts(run: TrainingRun) -> dict[str, Any]:
     """Return the training details for the judge's card."""
-    template = get_template(run.judge.template)
+    template = run.judge.chosen
     names = (*(() if template.reads_alone else ("both_orders",)), *_WEIGHTS[template.reading])
     return {"method": "preference"} | {name: getattr(run.judge, name) for name in names}

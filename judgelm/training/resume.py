@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from judgelm.errors import ConfigError, RunError
-from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import CARD_NAME
 from judgelm.training.arguments import processes, rows_per_step
 from judgelm.training.checkpoints import VERSIONS, checkpoints_in, damage_of, flaw_of, read_state, step_of
@@ -34,7 +33,7 @@ _DECISIVE = (
 
 
 _WITHOUT_EFFECT = (
-    "train_data", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
+    "train_data", "prompt", "global_batch", "overwrite_output_dir", "early_stopping_patience", "save_dtype",
     "attn_implementation", "trust_remote_code",
 )  # fmt: skip
 
@@ -73,7 +72,7 @@ def run_settings(judge: Any, args: Any, base: Any, rows: EpochRows) -> dict[str,
         **{name: getattr(args, name) for name in _DECISIVE if hasattr(args, name)},
         "train_data": [f"{Path(path).name} {file_sha(path)[:16]}" for path in judge.train_data],
         "adapter": judge.adapter and file_sha(str(Path(judge.adapter) / "adapter_model.safetensors"))[:16],
-        "template_sha": get_template(judge.template).sha,
+        "template_sha": judge.chosen.sha,
         "num_train_epochs": schedule.epochs if schedule.steps is None else None,
         "max_steps": schedule.steps,
         "global_batch": schedule.batch,

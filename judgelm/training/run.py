@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from transformers import TrainerCallback
@@ -50,7 +50,8 @@ class TrainingRun:
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
         check_pickled(base_name(base), base.model_revision)
         self.notes = settle_precision(judge, args, base)
-        settings = builder.options_type(**asdict(row_options(judge, args)), **options)
+        shared = row_options(judge, args)
+        settings = builder.options_type(**{each.name: getattr(shared, each.name) for each in fields(shared)}, **options)
         built = build_rows(self.tokenizer, builder, settings, judge, args, extra_files=extra_files)
         self.rows, self.evaluation = built
         return self.rows

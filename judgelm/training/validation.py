@@ -20,8 +20,9 @@ from judgelm.engines.transformers.engine import RewardEngine, TransformersEngine
 from judgelm.engines.transformers.loaded_model import LoadedModel, runs_packed
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes import BatchMode, Pairwise, Reasoned
+from judgelm.modes.readings import prompt_of, reading_of
 from judgelm.parsing.scores import LabelRule
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import Judgment, Label, Sample
 from judgelm.runs.runner import judge
 from judgelm.training.arguments import JudgeArguments
@@ -82,14 +83,21 @@ def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
     return tuple(kind for kind, rows in rows_of.items() if rows > 0)
 
 
-def draw_pairs(paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int, seed: int) -> ValidationPairs:
+def draw_pairs(
+    paths: Sequence[str],
+    *,
+    kinds: Sequence[PromptKind],
+    count: int,
+    seed: int,
+    prompt: JudgePrompt | None = None,
+) -> ValidationPairs:
     """Sample up to `count` pairs by hashing the seed and ID, and keep them in file order."""
     available = 0
 
     def candidates() -> Iterator[tuple[float, int, str, LabelledPair]]:
         nonlocal available
         for file, path in enumerate(paths):
-            for pair in read_labelled(path, source=path, on_reject=lambda reject: None):
+            for pair in read_labelled(path, source=path, on_reject=lambda reject: None, prompt=prompt):
                 if any(_label(pair, kind) is not None for kind in kinds):
                     available += 1
                     name = f"{file}:{pair.sample.id}"
@@ -190,7 +198,7 @@ class ValidationJudge:
         self._window = window
         self._step: int | None = None
         self._by_kind: dict[PromptKind | None, ValidationMetrics] = {}
-        self.reads_words = isinstance(mode, Pairwise) and get_template(mode.template).reads_words
+        self.reads_words = isinstance(mode, Pairwise) and reading_of(mode).reads_words
 
     def metrics(self, trainer: Any, prefix: str) -> dict[str, float]:
         """Return the metrics for the trainer. Call this on every process."""
@@ -276,8 +284,10 @@ def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: Ep
         kinds = trained_prompt_kinds(rows.counts)
         if not kinds:
             raise ConfigError("the training rows contain no pairs, so pairs cannot be judged; set eval_pairs: 0")
-        pairs = draw_pairs(arguments.eval_data, kinds=kinds, count=arguments.eval_pairs, seed=args.seed)
         mode = _mode(arguments, args, rows.window)
+        pairs = draw_pairs(
+            arguments.eval_data, kinds=kinds, count=arguments.eval_pairs, seed=args.seed, prompt=prompt_of(mode)
+        )
         validation = ValidationJudge(arguments.eval_data, pairs, mode, rows.window)
     _check_choice(arguments, args, validation)
     if arguments.eval_data and args.eval_strategy == IntervalStrategy.NO:
@@ -286,11 +296,14 @@ def load_validation(arguments: JudgeArguments, args: TrainingArguments, rows: Ep
 
 
 def _mode(arguments: JudgeArguments, args: TrainingArguments, window: int) -> BatchMode:
-    if get_template(arguments.template).reasons_first:
+    if arguments.prompt_source is not None:
+        prompt = arguments.prompt_source.load()
+        return Pairwise(prompt=prompt, scale=prompt.reply.scale, tie_threshold=0)
+    if arguments.chosen.reasons_first:
         room = getattr(args, "max_completion_length", None) or window // 2
         return Reasoned(template=arguments.template, both_orders=True, max_tokens=room)
     scale = (arguments.scale[0], arguments.scale[1])
-    if get_template(arguments.template).reads_words:
+    if arguments.chosen.reads_words:
         return Pairwise(template=arguments.template, scale=scale, tie_threshold=0)  # as for a judge without a card
     return Pairwise(template=arguments.template, scale=scale, both_orders=True)
 

@@ -10,6 +10,9 @@ answers' log-odds of yes (`yes-no`) or expected grades (`grade`);
 - words: total probability of the verdict words, averaged over both prompts;
 - right: cross entropy between P(yes) and an answer's rescaled score (`yes-no`).
 
+For prompt files with a tie word, CE is the cross entropy of the three words, averaged over both orders. A preference of
+0.5 is a tie.
+
 The probability of a word is the sum over its single-token spellings. Source: Bradley and Terry 1952.
 """
 
@@ -26,6 +29,7 @@ from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.errors import ConfigError
 from judgelm.modes.readings import words_of
 from judgelm.prompts.catalog import Template
+from judgelm.prompts.prompt_file import FIELDS, PromptTemplate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 
@@ -50,20 +54,25 @@ class WordTokens:
 
 def word_tokens(tokenizer: Any, template: Template, scale: tuple[float, float]) -> WordTokens:
     """Return the spellings that are a single token after the prompt."""
-    sample = Sample(id="", question="", answers=("", ""))
+    fields = template.judge_prompt.fields if isinstance(template, PromptTemplate) else ()
+    sample = Sample(id="", question="", answers=("", ""), metadata={FIELDS: dict.fromkeys(fields, "")})
     prompt = template.render(sample, (0,) if template.reads_alone else (0, 1), None, scale=scale)
     words = words_of(template, len(sample.answers), scale=scale)
-    text, candidates = Truncator(tokenizer, 1).text(prompt.spans, chat=prompt.chat), CandidateTokenizer(tokenizer)
+    text = Truncator(tokenizer, 1).text(prompt.spans, chat=prompt.chat) + template.prefill
+    candidates = CandidateTokenizer(tokenizer)
     ids = []
     for word, spellings in words.spellings.items():
         paths = candidates.tree(text, spellings).paths
         single = sorted({path[0][1] for path in paths if len(path) == 1})
         if not single:
-            way_out = f"set a scale whose grades are single tokens, such as [{scale[0]:g}, 9]"
+            way_out = "use a different reading or base model"
+            if isinstance(template, PromptTemplate):
+                way_out = "use a shorter word in the prompt's reply"
+            elif template.reading == "grade":
+                way_out = f"set a scale whose grades are single tokens, such as [{scale[0]:g}, 9]"
             raise ConfigError(
                 f"template {template.id}: {word!r} is more than one token for this base model, but must be a single "
-                "token for training; "
-                f"{way_out if template.reading == 'grade' else 'use a different reading or base model'}"
+                f"token for training; {way_out}"
             )
         ids.append(tuple(single))
     return WordTokens(reading=template.reading, ids=tuple(ids), scores=words.scores)
@@ -144,11 +153,22 @@ def word_losses(
     if words.reading == "yes-no" and weights.pointwise:
         parts["pointwise_loss"] = weights.pointwise, _pointwise(strengths, right)
     entropy = binary_cross_entropy_with_logits(lead, preference, reduction="none")
+    if words.reading == "letters" and len(words.ids) > 2:
+        entropy = _entropy_with_ties(spelled.reshape(-1, len(preference), 3), preference)
     loss = entropy - weights.word * mass.mean(0)
     for weight, part in parts.values():
         loss = loss + weight * part
     metrics = {"preference_loss": entropy, **{name: part for name, (_, part) in parts.items()}, "word_mass": mass.exp()}
     return loss, {name: part.detach() for name, part in metrics.items()}
+
+
+def _entropy_with_ties(spelled: Tensor, preference: Tensor) -> Tensor:
+    """Return the cross entropy of first, second, and tie, shape (n,). `spelled` has shape (orders, n, 3)."""
+    tie = (preference == 0.5).float()
+    target = torch.stack([(1 - tie) * preference, (1 - tie) * (1 - preference), tie], 1)
+    given, *swapped = spelled.log_softmax(-1)
+    orders = [given, *(order[:, [1, 0, 2]] for order in swapped)]
+    return -torch.stack([(target * order).sum(-1) for order in orders]).mean(0)
 
 
 def _strengths(spelled: Tensor, words: WordTokens) -> Tensor:

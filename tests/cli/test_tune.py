@@ -169,3 +169,84 @@ def test_a_tuned_judge_can_be_tuned_again(tune, cli, labels):
     again = ("judgelm", "tune", "judge", "--engine", "scripted", "-l", "labels.jsonl", "-o", "next", "--ignore-card")
     assert cli(*again)[0] == 0
     assert find_card("next").model == find_card("judge").model
+
+
+PAIR = (
+    "Task: {question}\nNotes: {context}\nFirst:\n{answer_1}\nSecond:\n{answer_2}\nA, B, or C for a tie?\nreply: A/B/C\n"
+)
+LABEL = "Customer: {customer}\nQuestion: {question}\nAnswer: {answer}\nIs it right?\nreply: Yes/No\n"
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    """Write a prompt for pairs and a prompt for one answer, which show different fields."""
+    for name, text in (("pair.txt", PAIR), ("label.txt", LABEL)):
+        (tmp_path / name).write_text(text)
+    return "--prompt", "pair.txt", "--prompt", "label.txt", "--reading", "yes-no"
+
+
+def test_prompts_are_candidates_and_the_chosen_prompt_is_in_the_card(tune, cli, labels, prompts, tmp_path):
+    code, out, _ = tune(labels(context="c", customer="x"), *prompts, "--json", "figures.json")
+    assert code == 0
+    assert "pair is chosen. On held-out questions" in out
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert {name: each["accuracy"]["value"] for name, each in figures["candidates"].items()} == {
+        "pair": 1.0, "yes-no": 0.5, "label": 0.5,
+    }  # fmt: skip
+    card = find_card("judge")
+    assert (card.template, card.prompt.file, card.prompt.name, card.prompt.text) == (
+        "prompt:pair", "pair.txt", "pair", PAIR,
+    )  # fmt: skip
+    assert "prompt pair from pair.txt" in (tmp_path / "judge" / "README.md").read_text()
+    assert rows_of("judge/candidates/label.jsonl")[0]["shown"][0]["order"] == [0]
+    (tmp_path / "pair.txt").unlink()
+    code, _, err = cli("judgelm-batch", "labels.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model", "judge")
+    assert (code, "prompt pair (pair.txt)" in err) == (0, True)
+    assert [row["verdict"]["winner"] for row in rows_of("out.jsonl")] == [1, 1, 2, 2] * 10
+    with Judge("judge", engine="scripted") as judge:
+        judgment = judge.compare("q", "0 1", "0 -1", fields={"context": "c"})
+    # a difference of 2 at the card's temperature
+    certain = 1 / (1 + math.exp(-2 / card.calibration_temperature))
+    assert judgment.probability == pytest.approx(certain)
+
+
+def test_a_changed_prompt_file_is_refused_until_it_is_judged_again(tune, labels, prompts, tmp_path):
+    rows = labels(context="c", customer="x")
+    assert tune(rows, *prompts)[0] == 0
+    (tmp_path / "pair.txt").write_text(PAIR.replace("Task", "Job"))
+    code, _, err = tune(rows, *prompts)
+    assert (code, "template.sha" in err, "--overwrite" in err) == (1, True, True)
+    assert tune(rows, *prompts, "--overwrite")[0] == 0
+    assert "Job" in find_card("judge").prompt.text
+
+
+def test_a_changed_prompt_in_the_card_is_refused(tune, cli, labels, prompts, tmp_path):
+    tune(labels(context="c", customer="x"), *prompts)
+    card = tmp_path / "judge" / "judge.json"
+    card.write_text(card.read_text().replace("Task:", "Job:"))
+    code, _, err = cli("judgelm-batch", "labels.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model", "judge")
+    assert (code, "prompt:pair" in err, "restore the prompt" in err) == (1, True, True)
+
+
+def test_the_criterion_of_a_prompt_is_kept(tune, labels, tmp_path):
+    (tmp_path / "mine.txt").write_text("{criterion}\n{question}\n1: {answer_1}\n2: {answer_2}\nreply: A/B")
+    options = ("--criterion", "It is polite.", "--reading", "yes-no", "--prompt", "mine.txt")
+    assert tune(labels(), *options)[0] == 0
+    with Judge("judge", engine="scripted") as judge:
+        assert (judge.template.id, judge.mode("pair").criterion) == ("prompt:mine", "It is polite.")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "finding"),
+    [
+        ("mine.txt", PAIR, "labels.jsonl: sample p0: prompt mine shows {context}"),
+        ("letters.txt", PAIR, "the name is already in use"),
+        ("best.txt", "{question} {answer_1} {answer_2} {answer_3}\nreply: A/B/C", "best shows more than two answers"),
+        ("none.txt", "{question}\nreply: Yes/No", "slots for answers: none"),
+    ],
+)
+def test_unusable_prompts_are_refused_before_the_model_is_loaded(tune, labels, tmp_path, name, text, finding):
+    (tmp_path / name).write_text(text)
+    code, _, err = tune(labels(), "--prompt", name)
+    assert (code, WordEngine.asked) == (1, 0)
+    assert finding in err

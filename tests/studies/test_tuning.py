@@ -11,7 +11,15 @@ from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
 from judgelm.studies import tuning
-from judgelm.studies.tuning import ReadingCandidate, TuningLabels, TuningOptions, fit_reading, strength_difference, tune
+from judgelm.studies.tuning import (
+    ReadingCandidate,
+    ReadingFit,
+    TuningLabels,
+    TuningOptions,
+    fit_reading,
+    strength_difference,
+    tune,
+)
 from tests.support.word_engine import WordEngine
 
 NAN = math.nan
@@ -27,20 +35,28 @@ def tuned(candidates, truth, *, default="a", questions=None, longer=None):
 
 def test_temperatures_by_hand():
     # right with odds 3 : 1 at a difference of 2 both ways: sigmoid(2 / T) = 3 / 4, so T = 2 / ln 3
-    fit = fit_reading(np.array([2.0, -2.0, 2.0, 2.0]), np.array([1, -1, 1, -1]))
+    fit = fit_reading(np.array([2.0, -2.0, 2.0, 2.0]), np.zeros(4), np.array([1, -1, 1, -1]))
     assert fit.temperature == pytest.approx(2 / math.log(3), rel=1e-3)
     assert fit.tie_threshold == 0  # no label is a tie
     # the likelihood has no maximum; the largest difference gets P = 1 - 1e-6: T = 4 / ln(999,999)
-    fit = fit_reading(np.array([4.0, -1.0]), np.array([1, -1]))
+    fit = fit_reading(np.array([4.0, -1.0]), np.zeros(2), np.array([1, -1]))
     assert fit.temperature == pytest.approx(4 / math.log(999_999), rel=1e-2)
 
 
 def test_the_tie_threshold_lies_halfway_between_ties_and_winners():
     # T as above; the ties' largest difference is 0.5, the winners' smallest 3
-    fit = fit_reading(np.array([3.0, 0.5, -0.4, -3.0]), np.array([1, 0, 0, -1]))
+    fit = fit_reading(np.array([3.0, 0.5, -0.4, -3.0]), np.zeros(4), np.array([1, 0, 0, -1]))
     leads = [1 / (1 + math.exp(-difference / fit.temperature)) - 0.5 for difference in (0.5, 3.0)]
     assert fit.tie_threshold == pytest.approx(sum(leads) / 2)
     assert fit.verdicts(np.array([3.0, 0.5, -0.4, -3.0, NAN])).tolist()[:4] == [1, 0, 0, -1]
+
+
+def test_a_tie_word_takes_its_share_as_in_judging():
+    # P(first better) = (1 - t) sigmoid(d) + t / 2; with t = 0.2 and sigmoid(d) = 3 / 4, that is 0.7
+    fit = ReadingFit()
+    assert fit.lead(np.array([math.log(3)]), np.array([0.2])) == pytest.approx(0.2)
+    # the tie is likeliest if t > (1 - t) 3 / 4, so for t above 3 / 7
+    assert fit.verdicts(np.full(2, math.log(3)), np.array([0.42, 0.43])).tolist() == [1, 0]
 
 
 def test_a_failure_is_wrong_and_never_a_tie():

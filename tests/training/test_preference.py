@@ -16,13 +16,14 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template, read_texts
-from judgelm.prompts.judge_card import find_card
+from judgelm.prompts.judge_card import PromptSource, find_card
 from judgelm.runs.runner import judge
 from judgelm.training import score_line_loss
 from judgelm.training.arguments import JudgeArguments, check_arguments
 from judgelm.training.dpo import DPOArguments
 from judgelm.training.grpo import GRPOArguments
 from judgelm.training.preference import PreferenceArguments, check_preference_arguments
+from judgelm.training.reward import RewardArguments
 from judgelm.training.rows.pairs import PairRowBuilder, PairRowOptions
 from judgelm.training.score_line_loss import ScoreLineObjective, ScoreLineTrees
 from judgelm.training.sft import JudgeSFTConfig
@@ -301,6 +302,14 @@ def test_grades_are_compared_by_their_expectation():
     assert loss.tolist() == pytest.approx([math.log(1 + math.exp(-1))])
 
 
+def test_a_tie_word_is_learned_from_ties():
+    words, logits = WordTokens(reading="letters", ids=((0,), (1,), (2,))), [[0.5, 0.25, 0.25], [0.1, 0.3, 0.6]]
+    # first, second, and tie have 1/2, 1/4, 1/4 in the given order, and 0.3, 0.1, 0.6 in the other
+    for preference, expected in ((1.0, (0.5, 0.3)), (0.0, (0.25, 0.1)), (0.5, (0.25, 0.6))):
+        loss, _ = losses(torch.tensor(logits).log(), words, [preference])
+        assert loss.tolist() == pytest.approx([-sum(map(math.log, expected)) / 2])
+
+
 @pytest.mark.parametrize("words", [LETTERS, YES_NO])
 def test_the_gradient_raises_the_better_answers_word_and_a_tie_has_none(words):
     for preference, direction in ((1.0, -1), (0.0, 1), (0.5, 0)):
@@ -368,12 +377,45 @@ def test_rows_have_the_prompts_of_judging_and_where_scores_lie_on_the_scale(chat
         assert builder.counts.step == 1  # it writes no scores
 
 
+def prompt_source(reply, text="{question} of {context}: {answer}"):
+    return PromptSource(file="mine.yaml", name="mine", text=f"prompt: '{text}'\nreply: {reply}")
+
+
+LABEL = "{label: {fulfilled: Yes, failed: No}, text: 'Judge: {verdict}', min_coverage: 0}"
+
+
+def test_rows_of_a_prompt_have_its_fields_and_end_before_the_verdict(chat_tokenizer, tmp_path):
+    row = {"id": "1", "question": "q", "answers": ["red", "fox"], "winner": 2}
+    path = recipe_runs.write_rows(tmp_path / "rows.jsonl", [row | {"context": "dog"}, row | {"id": "2"}])
+    options = PairRowOptions(template="prompt:mine", window=256, prompt=prompt_source(LABEL), swap_prob=0.0)
+    builder = PairRowBuilder(chat_tokenizer, options)
+    [built] = builder.read([path])
+    texts = [chat_tokenizer.decode(ids) for ids in (built.prompt_ids, built.second_ids)]
+    for text, word in zip(texts, ("red", "fox"), strict=True):
+        assert text.replace(" ", "").endswith(f"qofdog:{word}Judge:Judge:")
+    assert (built.preference, builder.counts.left_out) == (0.0, {"unusable line": 1})
+
+
+def test_a_prompt_shows_the_reference_of_every_row_or_of_none(chat_tokenizer, tmp_path):
+    row = {"id": "1", "question": "q", "answers": ["red", "fox"], "winner": 2, "reference": "dog"}
+    path = recipe_runs.write_rows(tmp_path / "rows.jsonl", [row])
+    for text, shown in (("{question} {reference}: {answer}", 1), ("{question}: {answer}", 0)):
+        options = PairRowOptions(template="prompt:mine", window=256, prompt=prompt_source("Yes/No", text))
+        builder = PairRowBuilder(chat_tokenizer, options)
+        [built] = builder.read([path])
+        assert (chat_tokenizer.decode(built.prompt_ids).count("dog"), builder.counts.with_reference) == (shown, shown)
+
+
 def test_words_are_the_single_tokens_behind_the_prompt(chat_tokenizer, tokenizer):
     words = word_tokens(chat_tokenizer, get_template("letters"), (1, 10))
     assert [chat_tokenizer.convert_ids_to_tokens(list(ids)) for ids in words.ids] == [["A", "ĠA"], ["B", "ĠB"]]
     assert word_tokens(chat_tokenizer, get_template("grade"), (1, 3)).scores == (1, 2, 3)
     with pytest.raises(ConfigError, match=r"'10' is more than one token for this base.*such as \[1, 9\]"):
         word_tokens(chat_tokenizer, get_template("grade"), (1, 10))
+    words = word_tokens(chat_tokenizer, prompt_source(LABEL).load().template, (1, 10))
+    assert [chat_tokenizer.convert_ids_to_tokens(list(ids)) for ids in words.ids] == [["Yes", "ĠYes"], ["No", "ĠNo"]]
+    with pytest.raises(ConfigError, match=r"prompt:mine: 'Fulfilled' is more .*use a shorter word in the prompt"):
+        word_tokens(chat_tokenizer, prompt_source("Fulfilled/No").load().template, (1, 10))
     tokenizer.chat_template = CHAT
     with pytest.raises(ConfigError, match=r"yes-no: 'yes' is more than one token .*; use a different reading"):
         word_tokens(tokenizer, get_template("yes-no"), (1, 10))
@@ -386,6 +428,29 @@ def test_the_reading_names_the_template():
     assert PreferenceArguments(train_data=[], reading="score-line").template == "judgelm-v1"
     with pytest.raises(ConfigError, match="reading is yes-no, but template letters"):
         PreferenceArguments(train_data=[], template="letters", reading="yes-no")
+
+
+def test_a_prompt_replaces_template_and_reading(tmp_path):
+    (tmp_path / "mine.txt").write_text("{question} {answer_1} {answer_2}\nreply: A/B")
+    judge = PreferenceArguments(train_data=[], reading="yes-no", prompt=str(tmp_path / "mine.txt"))
+    assert (judge.template, judge.reading, judge.reference_drop_prob) == ("prompt:mine", "letters", 0.0)
+    (tmp_path / "mine.txt").unlink()  # it is read only once
+    check_preference_arguments(judge)
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("{label: {fulfilled: Yes, failed: No}, reason: 9, text: '{reason} Verdict: {verdict}'}", "asks for a reason"),
+        ("{choice: [A, B, C]}", "shows more than two answers"),
+    ],
+)
+def test_prompts_without_a_word_for_a_pair_are_refused(tmp_path, text, finding):
+    answers = "{answer_1} {answer_2} {answer_3}" if "choice" in text else "{answer}"
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"prompt: '{answers}'\nreply: {text}")
+    with pytest.raises(ConfigError, match=f"prompt mine {finding}"):
+        check_preference_arguments(PreferenceArguments(train_data=[], prompt=str(path)))
 
 
 @pytest.mark.parametrize(
@@ -406,6 +471,13 @@ def test_the_reading_names_the_template():
 def test_options_that_a_reading_lacks_are_refused(options, finding):
     with pytest.raises(ConfigError, match=finding):
         check_preference_arguments(PreferenceArguments(train_data=[], **options))
+
+
+@pytest.mark.parametrize("arguments", [JudgeArguments, DPOArguments, GRPOArguments, RewardArguments])
+def test_other_recipes_refuse_prompts(tmp_path, arguments):
+    args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
+    with pytest.raises(ConfigError, match=r"mine\.txt, which requires train/preference\.py"):
+        check_arguments(arguments(train_data=["rows.jsonl"], prompt="mine.txt"), args)
 
 
 @pytest.mark.parametrize("arguments", [JudgeArguments, DPOArguments, GRPOArguments])
@@ -447,3 +519,39 @@ def test_a_judge_learns_a_rule_and_judges_by_its_reading_without_options(trained
     assert last > 10 * first
     [loss] = recipe_runs.losses_of(checkpoint, "eval_preference_loss").values()
     assert sum(entropies) / len(rows) == pytest.approx(loss, abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def trained_on_a_prompt(base, tmp_path_factory):
+    """A LoRA judge that was trained on a prompt file with a field of the rows."""
+    folder = tmp_path_factory.mktemp("prompt-training")
+    rows = pairs_of_a_rule(folder / "rows.jsonl", 16)
+    written = [row | {"context": f"dog {index}"} for index, row in enumerate(rows_of(rows))]
+    recipe_runs.write_rows(folder / "rows.jsonl", written)
+    (folder / "mine.yaml").write_text(prompt_source(LABEL).text)
+    steps = {"num_train_epochs": 1, "learning_rate": 0.005, "logging_steps": 1}
+    model = {"model_name_or_path": str(base), "dtype": "float32"} | LORA
+    options = {"template": "", "prompt": str(folder / "mine.yaml"), "eval_data": [rows]}
+    recipe_runs.train(folder, recipe="preference", train_data=[rows], **steps | model | options)
+    return folder
+
+
+def test_a_judge_trained_on_a_prompt_keeps_it(trained_on_a_prompt):
+    out, rows = trained_on_a_prompt / "out", rows_of(trained_on_a_prompt / "rows.jsonl")
+    card = find_card(str(out))
+    assert (card.template, card.reading, card.scale) == ("prompt:mine", "yes-no", (0.0, 1.0))
+    assert card.prompt == prompt_source(LABEL)
+    readme = (out / "README.md").read_text()
+    assert "`mine`" in readme
+    assert "`mine.yaml`" in readme
+    with Judge(str(out)) as judge:
+        chances = [
+            judge.compare(row["question"], *row["answers"], fields={"context": row["context"]}).probability
+            for row in rows
+        ]
+    # the eval loss is the cross entropy of the probabilities that the judge gives afterwards
+    both = zip(chances, (row["preference"] for row in rows), strict=True)
+    entropies = [-wanted * math.log(chance) - (1 - wanted) * math.log(1 - chance) for chance, wanted in both]
+    checkpoint = sorted(out.glob("checkpoint-*"))[-1]
+    [loss] = recipe_runs.losses_of(checkpoint, "eval_preference_loss").values()
+    assert sum(entropies) / len(rows) == pytest.approx(loss, abs=1e-4)

@@ -12,6 +12,7 @@ from judgelm.modes import BatchMode
 from judgelm.modes.follow_up import FollowUp
 from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.scores import score_lines
+from judgelm.prompts.prompt_file import FIELDS
 from judgelm.records import Judgment, Sample
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.web.judgment_view import judgment_panel, live_reasons, text_failure
@@ -78,31 +79,47 @@ def talk_log(talk: FollowUp) -> str:
 
 
 def pair_input(
-    judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any]
+    judge: Judge, question: str, answers: Sequence[str], reference: str, options: dict[str, Any], *values: str
 ) -> ModeAndSample:
-    """Return the mode and sample for judging a pair. `options` are fields of the pair mode."""
+    """Return the mode and sample for judging a pair.
+
+    `options` are fields of the pair mode. `values` are the other fields that the judge's prompt shows.
+    """
     if options.get("reasons") == "flips" and not options.get("both_orders"):
         raise InputError("giving reasons where the orders disagree requires both orders; select “Both orders”")
-    return judge.mode("pair", **options, **_distribution(judge)), _sample(question, answers, reference)
+    sample = _sample(judge, question, answers, reference, values=values)
+    return judge.mode("pair", **options, **_distribution(judge)), sample
 
 
-def single_input(judge: Judge, question: str, answer: str, reference: str, anchor: str, explain: bool) -> ModeAndSample:
-    """Return the mode and sample for grading a single answer."""
+def single_input(
+    judge: Judge, question: str, answer: str, reference: str, anchor: str, explain: bool, *values: str
+) -> ModeAndSample:
+    """Return the mode and sample for grading or labelling a single answer."""
     if reference.strip() and anchor.strip():
         raise InputError("enter either a reference or another answer, not both")
-    sample = _sample(question, [answer], reference, {"anchor": anchor} if anchor.strip() else {})
-    return judge.mode("single", reasons=_all_or_none(explain), **_distribution(judge)), sample
+    metadata = {"anchor": anchor} if anchor.strip() else {}
+    sample = _sample(judge, question, [answer], reference, metadata, values=values)
+    mode = "single" if judge.format.prompt is None else judge.format.prompt.modes[0]
+    options = _distribution(judge) if mode == "single" else {}
+    return judge.mode(mode, reasons=_all_or_none(explain), **options), sample
 
 
 def several_input(
-    judge: Judge, question: str, reference: str, rotate: bool, explain: bool, *answers: str
+    judge: Judge,
+    question: str,
+    reference: str,
+    rotate: bool,
+    explain: bool,
+    answers: Sequence[str],
+    values: Sequence[str] = (),
 ) -> ModeAndSample:
     """Return the mode and sample for ranking answers. `rotate` shows each answer once in each position."""
     filled = [answer for answer in answers if answer.strip()]
     if len(filled) < 2:
         raise InputError("a ranking requires at least two answers; enter another one")
     orders = len(filled) if rotate else 1
-    return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), _sample(question, filled, reference)
+    sample = _sample(judge, question, filled, reference, values=values)
+    return judge.mode("multi", permutations=orders, reasons=_all_or_none(explain)), sample
 
 
 def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[str, Any]) -> ModeAndSample:
@@ -121,7 +138,8 @@ def dialogue_input(judge: Judge, turns: Sequence[Sequence[str]], options: dict[s
         _refuse_blank({f"answer {answer} in turn {index}": text for answer, text in enumerate(answers, 1)})
         rows.append({"question": question, "answers": answers, "reference": reference if reference.strip() else None})
     last = rows[-1]
-    sample = _sample(str(last["question"]), list(last["answers"] or ()), str(last["reference"] or ""), {"turns": rows})
+    texts = str(last["question"]), list(last["answers"] or ()), str(last["reference"] or "")
+    sample = _sample(judge, *texts, {"turns": rows})
     return judge.mode("conversation", **options, **_distribution(judge)), sample
 
 
@@ -133,19 +151,30 @@ def image_input(
     sees = judge.engine.supports_images
     if sees and image is None:
         raise InputError("no image; choose one")
-    sample = _sample(question, [answer], reference, images=(image,) if sees and image is not None else ())
+    sample = _sample(judge, question, [answer], reference, images=(image,) if sees and image is not None else ())
     return judge.mode("multimodal", images="use" if sees else "ignore", reasons=_all_or_none(explain)), sample
 
 
 def _sample(
+    judge: Judge,
     question: str,
     answers: Sequence[str],
     reference: str,
     metadata: dict[str, Any] | None = None,
+    *,
     images: tuple[str, ...] = (),
+    values: Sequence[str] = (),
 ) -> Sample:
-    named = {f"answer {index}" if len(answers) > 1 else "the answer": text for index, text in enumerate(answers, 1)}
-    _refuse_blank({"the question": question, **named})
+    required = {"the question": question}
+    if (prompt := judge.format.prompt) is not None:
+        fields = dict(zip(prompt.fields, values, strict=True))
+        named = {"question": required, "reference": {"the reference": reference}} | {
+            name: {name: text} for name, text in fields.items()
+        }
+        required = {name: text for slot, texts in named.items() if slot in prompt.slots for name, text in texts.items()}
+        metadata = {FIELDS: fields}
+    required |= {f"answer {index}" if len(answers) > 1 else "the answer": text for index, text in enumerate(answers, 1)}
+    _refuse_blank(required)
     return Sample(
         id=SAMPLE_ID, question=question, answers=tuple(answers), reference=reference if reference.strip() else None,
         images=images, metadata=metadata or {},

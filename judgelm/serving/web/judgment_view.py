@@ -44,9 +44,9 @@ def verdict_sentence(judgment: Judgment) -> str:
         case PairVerdict(winner=winner):
             return f"Answer {winner} is better."
         case GradeVerdict(score=score):
-            return f"The grade is {score:g}."
+            return f"The grade is {round(score, 2):g}."
         case LabelVerdict(label=label):
-            return f"The answer is {label}."
+            return f"The label is {label}." if judgment.mode == "label" else f"The answer is {label}."
         case RankingVerdict(order=order):
             return f"From best to worst: {', '.join(_tied(rank) for rank in order)}."
     return "No verdict."
@@ -57,6 +57,7 @@ def verdict_details(judgment: Judgment) -> list[str]:
     lines = []
     if judgment.probability is not None:
         event = "the answer is correct" if isinstance(judgment.verdict, LabelVerdict) else "first better"
+        event = "fulfilled" if judgment.mode == "label" else event
         lines.append(f"P({event}) {judgment.probability:.2f}")
     if judgment.scores is not None and len(judgment.scores) > 1 and not judgment.reads_words:
         by_one_order = len(judgment.compared) < 2 or judgment.scores == judgment.shown[0].scores  # rule `given`
@@ -107,12 +108,13 @@ def order_words(shown: Shown) -> str:
 def _shown_panel(shown: Shown, judgment: Judgment, judge: JudgeFormat) -> str:
     lines = [] if shown.failure is None else [f"No verdict: {failure_words(shown.failure)}."]
     if shown.scores is not None:
-        lines.append(f"Scores {score_text(_in_sample_order(shown))}" if len(shown.scores) > 1 else "")
+        scored = len(shown.scores) > 1 and judge.prompt is None
+        lines.append(f"Scores {score_text(_in_sample_order(shown))}" if scored else "")
         if judgment.reads_words and len(shown.order) == 1 and shown.grades is None:
             lines.append(f"Reward {shown.scores[0]:.4g}.")
         lines.append("" if shown.anchor is None else f"The other answer scored {shown.anchor:g}.")
     parts = [sentences(lines), _distribution_chart(shown, judge), text_block(shown.text, title="Raw reply")]
-    if shown.reason is not None:
+    if shown.reason is not None and shown.reason not in shown.text:  # a prompt's reason is part of the reply
         parts.append(text_block(shown.reason, title="Reason"))
     if shown.reason_failure is not None:
         parts.append(notice(f"Problem with the reason: {text_failure(shown.reason_failure)}."))
@@ -131,9 +133,15 @@ def _distribution_chart(shown: Shown, judge: JudgeFormat) -> str:
         return ""
     if shown.grades is not None and shown.log_odds is not None and len(shown.order) == 1:
         probability = (1 + math.tanh(shown.log_odds / 2)) / 2
-        return sentences([f"P(yes) {probability:.2f}", _rest(shown.grades.unassigned, shown.grades.approximation)])
+        word = "yes" if judge.prompt is None else next(iter(judge.prompt.reply.words))
+        return sentences([f"P({word}) {probability:.2f}", _rest(shown.grades.unassigned, shown.grades.approximation)])
+    if judge.prompt is not None and (pair := shown.distribution) is not None:
+        shares = {(first > second) - (first < second): share for first, second, share in pair.likeliest}
+        words = zip(judge.prompt.reply.words, (1, -1, 0), strict=False)
+        listed = ", ".join(f"P({word}) {shares.get(sign, 0):.2f}" for word, sign in words)
+        return sentences([listed, _rest(pair.unassigned, pair.approximation)])
     try:
-        values = score_lines(judge.scale, judge.step).values
+        values = score_lines(judge.scale, judge.step).values if judge.prompt is None else judge.prompt.reply.scores
     except ConfigError as error:
         return notice(str(error))
     low_coverage = notice(_LOW_COVERAGE) if 1 - drawn.unassigned < MIN_ASSIGNED else ""

@@ -5,7 +5,7 @@ security policy blocks external requests.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from PIL import Image
 
 from judgelm.judge import Judge
 from judgelm.package import EVERYDAY_PAIRS
+from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.browse import browse_tab
@@ -34,6 +35,7 @@ from judgelm.serving.web.markup import folded, notice, sentences
 from judgelm.serving.web.runs import OpenRun
 
 _UPLOADS_KEPT_S = 24 * 3600
+_MAX_LISTED_WORDS = 3
 _MAX_ANSWERS, _ANSWERS_AT_FIRST = 8, 3
 _MAX_TURNS, _TURNS_AT_FIRST, _FIELDS_PER_TURN = 8, 2, 4
 _EXAMPLE_TEXTS = ("question", "answer_1", "answer_2")
@@ -53,10 +55,12 @@ def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()
     page: gr.Blocks
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
         html("jl-head", value=f"<h1>judgelm</h1>{sentences([_about(judge)])}")
-        with gr.Tabs(selected="browse" if runs else "pair", overflow_behavior="wrap", elem_id="jl-tabs"):
-            for title, name, lay_out in _TABS:
-                with gr.Tab(title, id=name):
-                    lay_out(judge, worker)
+        offered = list(_TABS) if (prompt := judge.format.prompt) is None else _tabs_of(prompt)
+        with gr.Tabs(selected="browse" if runs else offered[0], overflow_behavior="wrap", elem_id="jl-tabs"):
+            for name, (title, lay_out) in _TABS.items():
+                if name in offered:
+                    with gr.Tab(title, id=name):
+                        lay_out(judge, worker)
             with gr.Tab("Browse and label", id="browse"):
                 browse_tab(page, judge, runs)
     return page
@@ -72,10 +76,18 @@ def _about(judge: Judge) -> str:
     else:
         name = str(model)
     low, high = judge.format.scale
-    return (
-        f"{name} on the {described['engine']} engine, template {judge.format.template}, scores {low:g} to {high:g}. "
-        "Press Shift+Enter in a text field to judge."
-    )
+    asked = f"template {judge.format.template}, scores {low:g} to {high:g}"
+    if (prompt := judge.format.prompt) is not None:
+        words = list(prompt.reply.words)
+        listed = ", ".join(words) if len(words) <= _MAX_LISTED_WORDS else f"{words[0]} to {words[-1]}"
+        asked = f"prompt {prompt.name} ({prompt.file}), replies {listed}"
+    return f"{name} on the {described['engine']} engine, {asked}. Press Shift+Enter in a text field to judge."
+
+
+def _tabs_of(prompt: JudgePrompt) -> list[str]:
+    """Return the tabs for a prompt's modes, starting with the usual mode."""
+    names = {"pair": "pair", "single": "single", "label": "single", "multi": "several"}
+    return list(dict.fromkeys(names[mode] for mode in prompt.modes))
 
 
 class _Field(NamedTuple):
@@ -87,13 +99,40 @@ class _Field(NamedTuple):
 
 def _text_fields(name: str, *fields: _Field) -> list[gr.Textbox]:
     return [
-        gr.Textbox(label=label, lines=lines, max_lines=14, info=info, elem_id=f"{name}-{key}")
+        gr.Textbox("", label=label, lines=lines, max_lines=14, info=info, elem_id=f"{name}-{key}")
         for key, label, lines, info in fields
     ]
 
 
+def _prompt_fields(judge: Judge, name: str, question: gr.Textbox) -> list[gr.Textbox]:
+    """Add a text field for each other slot of the judge's prompt. Hide the question unless the prompt shows it."""
+    if (prompt := judge.format.prompt) is None:
+        return []
+    question.visible = "question" in prompt.slots
+    return _text_fields(name, *(_Field(f"slot-{slot}", slot.replace("_", " ").capitalize()) for slot in prompt.fields))
+
+
+def _reference_field(judge: Judge, name: str, info: str | None = None) -> gr.Textbox:
+    [field] = _text_fields(name, _REFERENCE._replace(info=info))
+    if (prompt := judge.format.prompt) is not None:
+        field.visible, field.label, field.info = "reference" in prompt.slots, "Reference answer", None
+    return field
+
+
+def _explains_later(judge: Judge) -> bool:
+    """Return whether reasons are optional, because the judge's prompt does not ask for one before the verdict."""
+    return judge.format.prompt is None or judge.format.prompt.reply.reason is None
+
+
+def _has_examples(judge: Judge) -> bool:
+    return judge.format.prompt is None or not judge.format.prompt.fields
+
+
 def _reason_box(judge: Judge, name: str, *, value: bool = False) -> gr.Checkbox:
-    return gr.Checkbox(value=value, label="Reason", info=reason_info(judge), elem_id=f"{name}-reason")
+    later = _explains_later(judge)
+    return gr.Checkbox(
+        value=value and later, label="Reason", info=reason_info(judge), visible=later, elem_id=f"{name}-reason"
+    )
 
 
 def _more_button(name: str, label: str, first: int, parts: Sequence[Any]) -> None:
@@ -135,38 +174,48 @@ def _two_squares() -> Image.Image:
 
 
 def _single_tab(judge: Judge, worker: EngineWorker) -> None:
-    texts = _text_fields("single", _QUESTION, _Field("answer", "Answer", 5))
-    _filled_in(texts, _SINGLE_EXAMPLE)
+    texts = _text_fields("single", _QUESTION)
+    own = _prompt_fields(judge, "single", texts[0])
+    texts += _text_fields("single", _Field("answer", "Answer", 5))
+    if _has_examples(judge):
+        _filled_in(texts, _SINGLE_EXAMPLE)
+    anchor = _Field(
+        "anchor", "Another answer (optional)", 2, "For comparison, instead of a reference. It is scored too."
+    )
     with gr.Row():
-        texts += _text_fields(
-            "single",
-            _REFERENCE._replace(info="The judge compares the answer with the reference."),
-            _Field(
-                "anchor", "Another answer (optional)", 2, "For comparison, instead of a reference. It is scored too."
-            ),
-        )
+        texts += [_reference_field(judge, "single", "The judge compares the answer with the reference.")]
+        texts += _text_fields("single", anchor)
+    texts[-1].visible = judge.format.prompt is None
     explain = _reason_box(judge, "single", value=not judge.format.never_explained)
-    judge_controls(judge, worker, "single", [*texts, explain], partial(single_input, judge))
+    judge_controls(judge, worker, "single", [*texts, explain, *own], partial(single_input, judge))
 
 
 def _several_tab(judge: Judge, worker: EngineWorker) -> None:
     [question] = _text_fields("several", _QUESTION)
+    own, prompt = _prompt_fields(judge, "several", question), judge.format.prompt
+    fixed = len(prompt.answers) if prompt is not None and prompt.reply.kind == "choice" else None
     with gr.Row(elem_classes="jl-answers"):
         numbers = range(1, _MAX_ANSWERS + 1)
         answers = _text_fields("several", *(_Field(f"answer-{number}", f"Answer {number}", 4) for number in numbers))
-    _filled_in([question, *answers], _SEVERAL_EXAMPLE)
-    for field in answers[_ANSWERS_AT_FIRST:]:
+    if _has_examples(judge):
+        _filled_in([question, *answers], _SEVERAL_EXAMPLE)
+    for field in answers[fixed or _ANSWERS_AT_FIRST :]:
         field.visible = False
-    _more_button("several", "Add an answer", _ANSWERS_AT_FIRST, answers)
-    [reference] = _text_fields("several", _REFERENCE)
+    if fixed is None:
+        _more_button("several", "Add an answer", _ANSWERS_AT_FIRST, answers)
+    reference = _reference_field(judge, "several")
     with gr.Row():
         rotate = gr.Checkbox(
             value=False, label="Show each answer once in each position", visible=not judge.template.reads_alone,
             info="Uses one prompt per answer and ranks answers by their mean scores.", elem_id="several-places",
         )  # fmt: skip
         explain = _reason_box(judge, "several")
-    fields = [question, reference, rotate, explain, *answers]
-    judge_controls(judge, worker, "several", fields, partial(several_input, judge))
+
+    def make(question: str, reference: str, rotate: bool, explain: bool, *texts: str) -> ModeAndSample:
+        shown, values = texts[:_MAX_ANSWERS], texts[_MAX_ANSWERS:]
+        return several_input(judge, question, reference, rotate, explain, shown, values)
+
+    judge_controls(judge, worker, "several", [question, reference, rotate, explain, *answers, *own], make)
 
 
 def _dialogue_tab(judge: Judge, worker: EngineWorker) -> None:
@@ -221,40 +270,50 @@ def _image_tab(judge: Judge, worker: EngineWorker) -> None:
 def pair_tab(judge: Judge, worker: EngineWorker) -> None:
     """Create the tab for pairs. Loading another example clears the judgment."""
     with gr.Row(elem_classes="jl-example"):
-        note = html("pair-example", value=example_note(0))
-        another = gr.Button("Another example", size="sm", scale=0, min_width=140, elem_id="pair-another")
+        shows = _has_examples(judge)
+        note = html("pair-example", value=example_note(0) if shows else "")
+        another = gr.Button("Another example", size="sm", scale=0, min_width=140, visible=shows, elem_id="pair-another")
         clear = gr.Button("Clear", size="sm", scale=0, min_width=90, elem_id="pair-clear")
     fields = _text_fields("pair", _QUESTION._replace(id="question-field"))
+    own = _prompt_fields(judge, "pair", fields[0])
     with gr.Row():
         fields += _text_fields("pair", _Field("answer-1", "Answer 1", 4), _Field("answer-2", "Answer 2", 4))
-    _filled_in(fields, [examples()[0][key] for key in _EXAMPLE_TEXTS])
-    fields += _text_fields("pair", _REFERENCE)
+    if shows:
+        _filled_in(fields, [examples()[0][key] for key in _EXAMPLE_TEXTS])
+    fields.append(_reference_field(judge, "pair"))
     with gr.Row():
         both = gr.Checkbox(
             value=True, label="Both orders", info="Judges the pair again with the answers swapped.",
             visible=not judge.template.reads_words, elem_id="pair-orders",
         )  # fmt: skip
-        explained = "none" if judge.format.never_explained else "all"
+        later = _explains_later(judge)
+        explained = "all" if later and not judge.format.never_explained else "none"
         offered = REASONS[:2] if judge.template.reads_alone else REASONS
-        reasons = gr.Radio(offered, value=explained, label="Reason", info=reason_info(judge), elem_id="pair-reasons")
+        reasons = gr.Radio(
+            offered, value=explained, label="Reason", info=reason_info(judge), visible=later, elem_id="pair-reasons"
+        )
 
-    def make(question: str, first: str, second: str, reference: str, both: bool, reasons: str) -> ModeAndSample:
-        return pair_input(judge, question, (first, second), reference, {"both_orders": both, "reasons": reasons})
+    def make(
+        question: str, first: str, second: str, reference: str, both: bool, reasons: str, *values: str
+    ) -> ModeAndSample:
+        options = {"both_orders": both, "reasons": reasons}
+        return pair_input(judge, question, (first, second), reference, options, *values)
 
-    outputs, judging = judge_controls(judge, worker, "pair", [*fields, both, reasons], make, talk=True)
+    outputs, judging = judge_controls(judge, worker, "pair", [*fields, both, reasons, *own], make, talk=True)
     position = gr.State(0)
     no_judgment = ["", None, gr.Column(visible=False), ""]
 
     def on_another(now: int) -> list[Any]:
         index = (now + 1) % len(examples())
         texts = [examples()[index][key] for key in _EXAMPLE_TEXTS]
-        return [index, example_note(index), *texts, "", *no_judgment]
+        return [index, example_note(index), *texts, "", *(gr.skip() for _ in own), *no_judgment]
 
     def on_clear(now: int) -> list[Any]:
-        return [now - 1, *[""] * (1 + len(fields)), *no_judgment]  # so that the same example comes next
+        cleared = [""] * (1 + len(fields) + len(own))
+        return [now - 1, *cleared, *no_judgment]  # so that the same example comes next
 
     for button, event in ((another, on_another), (clear, on_clear)):
-        button.click(event, position, [position, note, *fields, *outputs], cancels=[judging], **QUIET)
+        button.click(event, position, [position, note, *fields, *own, *outputs], cancels=[judging], **QUIET)
     gr.on([field.input for field in fields], lambda: "", None, note, **QUIET)
 
 
@@ -272,10 +331,10 @@ def example_note(index: int) -> str:
     return f'<div class="jl-small">{sentences([source])}{folded(label[0].upper() + label[1:], title="Label")}</div>'
 
 
-_TABS = (
-    ("Pair", "pair", pair_tab),
-    ("Single answer", "single", _single_tab),
-    ("Several answers", "several", _several_tab),
-    ("Conversation", "dialogue", _dialogue_tab),
-    ("Image", "image", _image_tab),
-)
+_TABS: dict[str, tuple[str, Callable[[Judge, EngineWorker], None]]] = {
+    "pair": ("Pair", pair_tab),
+    "single": ("Single answer", _single_tab),
+    "several": ("Several answers", _several_tab),
+    "dialogue": ("Conversation", _dialogue_tab),
+    "image": ("Image", _image_tab),
+}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from judgelm.data.labelled_pair import uniform_hash
 from judgelm.data.readers.rows import Reject
 from judgelm.errors import ConfigError
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import PromptSource, template_of
 from judgelm.prompts.truncation import TokenizedPrompt, Tokenizer, Truncator
 from judgelm.records import Label, Prompt, Sample, Span, Unparsed
 
@@ -27,6 +27,7 @@ class RowOptions:
 
     template: str
     window: int
+    prompt: PromptSource | None = None
     scale: tuple[float, float] = (1, 10)
     swap_prob: float = 0.0
     reference_drop_prob: float = 0.5
@@ -113,7 +114,7 @@ class RowBuilder:
                 raise ConfigError(f"{name} is {getattr(options, name)}; expected a probability between 0 and 1")
         self.options = options
         self.counts = RowCounts()
-        self._template = get_template(options.template)
+        self._template = template_of(options.template, options.prompt)
         self._tokenizer = tokenizer
         self._truncator = Truncator(FastTokenizer(tokenizer), options.window)
         self._tokens = lru_cache(_VARIANTS)(self._tokenise)
@@ -160,6 +161,9 @@ class RowBuilder:
     ) -> tuple[Label | None, str | None]:
         if len(sample.answers) == 1:
             return referenced or plain, sample.reference
+        if self.options.prompt is not None:
+            shown = self._template.shows_reference
+            return (referenced or plain, sample.reference) if shown else (plain or referenced, None)
         if sample.reference is None or referenced is None:
             return plain, None
         dropped = uniform_hash(self.options.seed, sample.id, "reference", epoch) < self.options.reference_drop_prob

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
 from judgelm.package import VERSION
-from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import template_of
 from judgelm.training.arguments import JudgeArguments, rows_per_step
 from judgelm.training.rows.builder import RowBuilder, RowCounts, RowOptions
 from judgelm.training.rows.chunks import RowJob, make_chunks, schema_of
@@ -198,7 +198,7 @@ def _lengths(dataset: datasets.Dataset) -> NDArray[np.int64]:
 
 def _fingerprint(tokenizer: Any, options: RowOptions, paths: Sequence[str], schedule: Schedule) -> str:
     epochs = [schedule.epochs] if schedule.steps is None else [schedule.steps, schedule.batch]
-    made_by = [VERSION, get_template(options.template).sha, asdict(options), epochs]
+    made_by = [VERSION, template_of(options.template, options.prompt).sha, asdict(options), epochs]
     made_by += [tokenizer.chat_template, tokenizer.eos_token_id]
     plain = json.loads(json.dumps(made_by), parse_int=float)  # 3 in a config file is 3.0 as a command-line option
     digest = hashlib.sha256(json.dumps(plain).encode())

@@ -53,7 +53,7 @@ class PairRowBuilder(SFTRowBuilder):
         if len(item.sample.answers) != 2:
             return "not a pair"
         pair = self._swap(item, epoch)
-        label, reference = self._choose(pair.sample, pair.plain, pair.referenced, epoch)
+        label, reference = self._choose(pair.sample, pair.plain, self._scored(pair.referenced), epoch)
         if label is None or label.preference is None:
             return "no preference, scores or winner"
         # judges that are scored by a verdict word do not write a score line
@@ -80,7 +80,9 @@ class PairRowBuilder(SFTRowBuilder):
     def _prompts(self, sample: Sample, reference: str | None) -> list[Prompt]:
         orders: list[tuple[int, ...]] = [(0, 1), (1, 0)] if self.options.both_orders else [(0, 1)]
         orders = [(0,), (1,)] if self._template.reads_alone else orders
-        return [self._template.render(sample, order, reference, scale=self.options.scale) for order in orders]
+        prompts = [self._template.render(sample, order, reference, scale=self.options.scale) for order in orders]
+        prefill = self._template.prefill
+        return [replace(prompt, prefill=prefill) if prefill else prompt for prompt in prompts]
 
     def _right(self, label: Label) -> tuple[float, float]:
         low, high = self.options.scale

@@ -16,6 +16,7 @@ from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.prompts.catalog import verdict_text
+from judgelm.prompts.prompt_file import FIELDS, PromptTemplate, field_check
 from judgelm.records import Label, Sample, Unparsed, failure_name
 from judgelm.training.rows.builder import IGNORED, RowBuilder
 
@@ -40,15 +41,18 @@ class SFTRowBuilder(RowBuilder):
 
     def items(self, paths: Sequence[str]) -> Iterator[LabelledPair]:
         """Yield the samples with their labels."""
+        prompt = self._template.judge_prompt if isinstance(self._template, PromptTemplate) else None
+        kept = _KEPT if prompt is None else _KEPT | {FIELDS}
+        check = field_check(prompt)
         for path in paths:
-            stream = SampleStream([path], on_reject=self._reject)
+            stream = SampleStream([path], on_reject=self._reject, prompt=prompt, check=check)
             for row, sample in stream.pairs():
                 try:
                     plain, referenced = stream.labels(row, False, True)
                 except InputError:
                     self.counts.left_out["unreadable label"] += 1
                     continue
-                bare = replace(sample, metadata={key: sample.metadata[key] for key in _KEPT & sample.metadata.keys()})
+                bare = replace(sample, metadata={key: sample.metadata[key] for key in kept & sample.metadata.keys()})
                 yield LabelledPair(sample=bare, plain=self._scored(plain), referenced=referenced, source=path)
 
     def _scored(self, label: Label | None) -> Label | None:

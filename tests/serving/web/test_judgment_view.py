@@ -26,6 +26,7 @@ from judgelm.serving.web.judge_actions import (
 )
 from judgelm.serving.web.judgment_view import doubts, doubts_html
 from tests.support.judged_items import TAKE_OVER, failed_judgment, pair_judgment
+from tests.support.word_engine import WordEngine
 
 OPTIONS = {"both_orders": True, "reasons": "all"}
 TEN = score_lines((1, 10), 1).values
@@ -71,7 +72,7 @@ def test_no_text_becomes_html(ask):
         (lambda judge: pair_input(judge, " ", ("a", "b"), "", {}), "the question is blank; fill it in"),
         (lambda judge: pair_input(judge, "q", ("a", ""), "", {}), "answer 2 is blank; fill it in"),
         (lambda judge: pair_input(judge, "q", ("a", "b"), "", {"reasons": "flips"}), "requires both orders"),
-        (lambda judge: several_input(judge, "q", "", False, False, "a", "", " "), "at least two answers"),
+        (lambda judge: several_input(judge, "q", "", False, False, ("a", "", " ")), "at least two answers"),
         (lambda judge: single_input(judge, "q", "a", "r", "b", False), "a reference or another answer"),
         (lambda judge: dialogue_input(judge, [["", "", "", ""]], {}), "the dialogue is empty"),
         (lambda judge: dialogue_input(judge, [["q", "a", "", ""], [*"qab", ""]], {}), "answer 2 in turn 1 is blank"),
@@ -96,7 +97,7 @@ def test_an_unparseable_reply_is_not_a_verdict(ask):
     ],
 )
 def test_several_answers_are_ranked(ask, each_position, words):
-    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "", each_position, False, *"abc"))[-1]
+    page, _ = ask("5 9 7", lambda judge: several_input(judge, "q", "", each_position, False, "abc"))[-1]
     assert [part for part in words if part not in page] == []
 
 
@@ -240,3 +241,55 @@ def test_doubts_of_one_order_of_a_failure_and_of_a_certain_verdict():
     certain = replace(pair_judgment("a", 1, swapped=(6.0, 8.0)), probability=0.9)
     assert doubts(certain) == []
     assert "can still be wrong" in doubts_html(certain)
+
+
+@pytest.fixture
+def ask_prompt(tmp_path):
+    """Judge with a prompt file and word probabilities; returns the last step."""
+    with contextlib.ExitStack() as opened:
+
+        def shown(text, make):
+            (tmp_path / "mine.txt").write_text(text)
+            judge = opened.enter_context(Judge("Yes", engine="scripted", prompt=tmp_path / "mine.txt"))
+            judge.engine = WordEngine()
+            worker = EngineWorker(judge.engine)
+            opened.callback(worker.close)
+
+            async def collect():
+                return [step async for step in stream_judgment(judge, worker, lambda: make(judge))]
+
+            return asyncio.run(collect())[-1]
+
+        yield shown
+
+
+def test_a_label_is_shown_with_the_probability_of_its_word(ask_prompt):
+    prompt = "{context}: {answer}\nreply: Yes/No"
+    page, _ = ask_prompt(prompt, lambda judge: single_input(judge, "", "1 0", "", "", False, "a policy"))
+    # log-odds of 1: sigmoid(1) = 0.73
+    for words in ("The label is yes.", "P(fulfilled) 0.73", "P(Yes) 0.73"):
+        assert words in page
+
+
+def test_a_pair_is_shown_with_the_probability_of_each_word_and_can_be_discussed(ask_prompt):
+    prompt = "{question} {answer_1} {answer_2}\nreply: A/B/C"
+    options = {"both_orders": True, "reasons": "none"}
+    page, talk = ask_prompt(prompt, lambda judge: pair_input(judge, "q", ("0 1", "0 -1"), "", options))
+    # a difference of 2: sigmoid(2) = 0.88
+    assert "Answer 1 is better." in page
+    assert "P(A) 0.88, P(B) 0.12, P(C) 0.00" in page
+    [request] = next(talk("Why?"))
+    assert request.prompt.spans[-2].text == "Yes"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("{question} {answer}\nreply: Yes/No", "the question is blank"),
+        ("{reference} {answer}\nreply: Yes/No", "the reference is blank"),
+        ("{context} {answer}\nreply: Yes/No", "context is blank"),
+    ],
+)
+def test_each_field_of_a_prompt_is_required(ask_prompt, prompt, message):
+    values = [""] if "context" in prompt else []
+    assert message in ask_prompt(prompt, lambda judge: single_input(judge, "", "1 0", "", "", False, *values))[0]

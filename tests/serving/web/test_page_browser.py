@@ -6,6 +6,7 @@ import pytest
 
 from judgelm.judge import Judge
 from tests.support.judged_items import TAKE_OVER
+from tests.support.word_engine import WordEngine
 from tests.support.writing_engine import WritingEngine
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -215,3 +216,34 @@ def test_nothing_is_shown_without_the_password(serve_judge, chromium_browser):
         page.get_by_role("button", name="Login").click()
         page.get_by_text(seen).first.wait_for()
     context.close()
+
+
+@pytest.fixture(scope="module")
+def own_url(tmp_path_factory, serve_judge):
+    """The page of a judge with a prompt file for one answer, which shows no question but another field."""
+    path = tmp_path_factory.mktemp("prompt") / "mine.txt"
+    path.write_text("Document:\n{context}\nAnswer:\n{answer}\nSupported?\nreply: Yes/No")
+    judge = Judge("Yes", engine="scripted", prompt=path)
+    judge.engine = WordEngine()
+    return serve_judge(judge)
+
+
+def test_a_prompt_has_its_tabs_and_fields(own_url, page_at):
+    page = page_at(own_url, width=390)
+    titles = [title.strip() for title in page.locator("[role=tab]:visible").all_inner_texts()]
+    assert titles == ["Pair", "Single answer", "Several answers", "Browse and label"]
+    assert page.get_by_role("tab", name="Single answer").get_attribute("aria-selected") == "true"
+    assert not page.locator("#single-question").is_visible()
+    fill(page, single_slot_context="a policy", single_answer="2 0")
+    page.get_by_label("Reason").uncheck()
+    page.locator("#single-judge").click()
+    page.get_by_text("The label is yes.").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_several_answers_are_judged_with_a_prompt(own_url, page_at):
+    page = page_at(own_url)
+    tab(page, "Several answers")
+    fill(page, several_slot_context="a policy", several_answer_1="1 0", several_answer_2="2 0")
+    page.locator("#several-judge").click()
+    page.get_by_text("From best to worst: answer 2, answer 1.").wait_for()
