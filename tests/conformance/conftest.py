@@ -38,6 +38,7 @@ def run_in(client, command, server, folder, *, expected=(0,), cwd=None, **enviro
         | {"PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]])}
         | {"OPENAI_BASE_URL": server, "OPENAI_API_BASE": server, "OPENAI_API_KEY": "unused"}
         | {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "PROMPTFOO_CONFIG_DIR": str(folder)}
+        | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MLFLOW_DISABLE_TELEMETRY": "true"}
         | {f"PROMPTFOO_DISABLE_{name}": "1" for name in ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")}
         | environment,
         cwd=cwd or folder, capture_output=True, text=True, check=False, timeout=280,

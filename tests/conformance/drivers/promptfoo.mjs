@@ -46,6 +46,19 @@ const pairs = asked.pairs.map(({ first, second }) => ({
   vars: { first, second },
   assert: [{ type: "select-best", value: "choose the right answer", provider: judge }],
 }));
+if (asked.rest) {
+  // it compares the embeddings of questions that the judge writes, so any embedding will do
+  writeFileSync("embedding.mjs", `export default class {
+    id() { return "same"; }
+    async callEmbeddingApi() { return { embedding: [1, 0] }; }
+  }`);
+  const provider = { text: judge, embedding: "file://embedding.mjs" };
+  const relevant = asked.singles.map((one) => ({
+    vars: { query: one.question, answer: one.answer },
+    assert: [{ type: "answer-relevance", threshold: 0.5, provider }],
+  }));
+  found["answer-relevance"] = evaluate("relevance", ["{{answer}}"], relevant).map((one) => one.success);
+}
 found["select-best"] = asked.pairs.map(() => []);
 for (const one of evaluate("pairs", ["{{first}}", "{{second}}"], pairs)) {
   found["select-best"][one.testIdx].push(one.success);
