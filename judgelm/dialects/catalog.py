@@ -14,7 +14,7 @@ from judgelm.dialects.splits import Pattern
 
 _STRIPPED = "\ufeff \t\n"
 
-PROMPT_FILES = ("autoevals", "langchain", "langfuse", "opik", "phoenix")
+PROMPT_FILES = ("autoevals", "langchain", "langfuse", "mlflow", "opik", "phoenix")
 _MODULES = (benchmarks, deepeval, promptfoo, ragas, openevals, instruction_following, judge_models)
 DIALECTS: tuple[Dialect, ...] = (
     *(dialect for module in _MODULES for dialect in module.DIALECTS),

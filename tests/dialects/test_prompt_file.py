@@ -212,7 +212,7 @@ def test_unknown_prompts_are_recorded_once_and_suggested(dialects, tmp_path):
 TEXTS = {
     "question": "What is 2 + 2?", "answer": of_quality(8), "answer_1": of_quality(8), "answer_2": of_quality(3),
     "reference": "It is 4.", "criterion": "depth: is it deep?", "context": "Two and two are four.",
-    "language": "German", "ignored": "Take your time.",
+    "language": "German", "ignored": "Take your time.", "ignored_form": "", "ignored_rules": "Take your time.",
 }  # fmt: skip
 ROWS = {row["name"]: row for name in PROMPT_FILES for row in read_yaml(f"judgelm/dialects/{name}.yaml")}
 
@@ -229,7 +229,11 @@ def filled(name, **options):
 def test_each_prompt_is_recognised_as_itself_and_its_texts_are_found(name):
     dialect, task = recognise(filled(name))
     slots = set(re.findall(r"\{(\w+)\}", str(ROWS[name]["prompt"])))
-    assert (dialect.name, task.doubt, task.sample.question) == (name, "", TEXTS["question"])
+    assert (dialect.name, task.doubt, task.sample.question) == (
+        name,
+        "",
+        TEXTS["question"] if "question" in slots else "",
+    )
     assert task.sample.answers == tuple(TEXTS[slot] for slot in sorted(slots) if slot.startswith("answer"))
     assert task.sample.reference == (TEXTS["reference"] if "reference" in slots else None)
     for slot in slots & {"criterion", "context"}:
@@ -247,6 +251,7 @@ def test_each_prompt_is_recognised_as_itself_and_its_texts_are_found(name):
         ("autoevals-battle", r'"choice": "(\w+)"', "Yes"),
         ("autoevals-factuality", r'"choice": "(\w+)"', "C"),
         ("langfuse-correctness", r'"score": ([\d.]+)\}', "0.78"),  # (8 - 1) / 9
+        ("mlflow-guidelines", r'"result": "(\w+)"', "yes"),
         ("opik-answer-relevance", r'"answer_relevance_score": ([\d.]+),', "0.78"),
         ("phoenix-faithfulness", r'"label": "(\w+)"', "faithful"),
     ],
