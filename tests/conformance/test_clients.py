@@ -178,8 +178,8 @@ def test_openevals(client):
 
 
 def test_openevals_prompts_with_a_context_or_a_plan(client):
-    found = client("openevals", singles=SINGLES, rest=True)
-    for kind in ("RAG_GROUNDEDNESS_PROMPT", "PLAN_ADHERENCE_PROMPT"):
+    found = client("openevals", singles=SINGLES, kinds=["RAG_GROUNDEDNESS_PROMPT", "PLAN_ADHERENCE_PROMPT"])
+    for kind in found:
         assert found[kind] == CORRECT, kind
 
 
@@ -200,7 +200,7 @@ def test_ragas(client):
 
 
 def test_ragas_collections(client):
-    found = client("ragas", singles=SINGLES, rest=True)
+    found = client("ragas", singles=SINGLES, kinds=["rubrics"])
     assert found["rubrics"] == [round(one) for one in on_scale(1, 5)]
 
 

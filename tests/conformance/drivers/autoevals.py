@@ -36,8 +36,8 @@ def texts(one):
     return {"input": one["question"], "output": one["answer"], "expected": one["reference"], **own}
 
 
-found = {name: [score(scorer, **texts(one)) for one in asked["singles"]] for name, scorer in SINGLES.items()}
-for name, scorer in PAIRS.items():
+found = {name: [score(SINGLES[name], **texts(one)) for one in asked["singles"]] for name in asked.get("kinds", SINGLES)}
+for name, scorer in PAIRS.items() if "kinds" not in asked else ():
     asks = "instructions" if name == "Battle" else "input"
     found[name] = [
         score(scorer, output=one["first"], expected=one["second"], **{asks: one["question"]}) for one in asked["pairs"]

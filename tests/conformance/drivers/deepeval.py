@@ -1,6 +1,6 @@
 """deepeval: G-Eval with steps of the user's own, with steps that it asks for, by a rubric, strict, and async.
 
-With `rest` in the request: its other metrics, most of which ask several times for each answer.
+With `kinds` in the request: other metrics of these names, most of which ask several times for each answer.
 """
 
 import json
@@ -76,8 +76,8 @@ def case(one):
     return LLMTestCase(**texts, context=[one["reference"]], retrieval_context=[one["reference"]])
 
 
-if asked.get("rest"):
-    found = {name: [scored(name, one) for one in asked["singles"]] for name in REST}
+if "kinds" in asked:
+    found = {name: [scored(name, one) for one in asked["singles"]] for name in asked["kinds"]}
 else:
     found = {kind: [graded(options, one) for one in asked["singles"]] for kind, options in KINDS.items()}
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

@@ -1,6 +1,7 @@
-"""DSPy: a judge as a signature, with and without reasons; with `rest` in the request, by each adapter, with two fields.
+"""DSPy: a judge as a signature, with and without reasons.
 
-A reply that the chat adapter cannot read makes DSPy ask again by the JSON adapter, so the adapters' fallback is off.
+With `kinds` in the request: a judge with two fields, by these adapters. A reply that the chat adapter cannot read makes
+DSPy ask again by the JSON adapter, so this fallback is off.
 """
 
 import json
@@ -52,8 +53,8 @@ def graded(name, one):
         return None
 
 
-if asked.get("rest"):
-    found = {name: [graded(name, one) for one in asked["singles"]] for name in ADAPTERS}
+if "kinds" in asked:
+    found = {name: [graded(name, one) for one in asked["singles"]] for name in asked["kinds"]}
 else:
     modules = {"predict": dspy.Predict(IsRight), "reasons": dspy.ChainOfThought(IsRight)}
     found = {kind: [bool(module(**one).is_right) for one in asked["singles"]] for kind, module in modules.items()}

@@ -35,7 +35,7 @@ def winner(client, one):
 
 
 found = {}
-for name in ("TOOLS", "JSON_SCHEMA", "JSON", "MD_JSON"):
+for name in asked.get("kinds", ("TOOLS", "JSON_SCHEMA")):
     client = instructor.from_openai(openai.OpenAI(max_retries=0), mode=instructor.Mode[name])
     found[name] = [winner(client, one) for one in asked["pairs"]]
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

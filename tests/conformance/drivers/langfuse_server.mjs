@@ -34,7 +34,9 @@ function filled(prompt, { question, answer, reference }) {
 
 const found = {};
 for (const { name, version, prompt, outputDefinition } of managed) {
-  found[`${name} ${version}`] = [];
+  const kind = `${name} ${version}`;
+  if (asked.kinds && !asked.kinds.includes(kind)) continue;
+  found[kind] = [];
   for (const single of asked.singles) {
     try {
       const reply = await generateText({
@@ -43,10 +45,10 @@ for (const { name, version, prompt, outputDefinition } of managed) {
         output: Output.object({ schema: schemaOf(outputDefinition) }),
         maxRetries: 0,
       });
-      found[`${name} ${version}`].push(reply.output.score);
+      found[kind].push(reply.output.score);
     } catch (error) {
       console.error(`${name}: ${error}`);
-      found[`${name} ${version}`].push(null);
+      found[kind].push(null);
     }
   }
 }

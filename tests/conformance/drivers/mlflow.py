@@ -58,5 +58,5 @@ def value(name, one):
     return None if feedback.error is not None or shown == "unknown" else shown
 
 
-found = {name: [value(name, one) for one in asked["singles"]] for name in SCORERS}
+found = {name: [value(name, one) for one in asked["singles"]] for name in asked.get("kinds", SCORERS)}
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

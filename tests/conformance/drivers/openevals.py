@@ -1,6 +1,6 @@
 """openevals: its judge of correctness with a yes or no, a number, one of some choices; and through openai itself.
 
-With `rest` in the request: its other prompts for texts.
+With `kinds` in the request: the prompts of these names.
 """
 
 import json
@@ -49,10 +49,8 @@ def verdict(prompt, one):
         return None
 
 
-if asked.get("rest"):
-    texts = {name: getattr(prompts, name) for name in prompts.__all__ if isinstance(getattr(prompts, name), str)}
-    shown = {name: text for name, text in texts.items() if "{attachments}" not in text}
-    found = {name: [verdict(text, one) for one in asked["singles"]] for name, text in shown.items()}
+if "kinds" in asked:
+    found = {name: [verdict(getattr(prompts, name), one) for one in asked["singles"]] for name in asked["kinds"]}
 else:
     found = verdicts()
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

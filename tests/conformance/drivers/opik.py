@@ -34,5 +34,5 @@ def value(name, metric, one):
         return None
 
 
-found = {name: [value(name, metric, one) for one in asked["singles"]] for name, metric in METRICS.items()}
+found = {name: [value(name, METRICS[name], one) for one in asked["singles"]] for name in asked.get("kinds", METRICS)}
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

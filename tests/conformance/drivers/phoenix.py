@@ -41,5 +41,5 @@ def label(evaluator, one):
         return None
 
 
-found = {name: [label(evaluator, one) for one in asked["singles"]] for name, evaluator in EVALUATORS.items()}
+found = {name: [label(EVALUATORS[name], one) for one in asked["singles"]] for name in asked.get("kinds", EVALUATORS)}
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

@@ -1,6 +1,6 @@
 """ragas: an aspect critic, a score by simple criteria, a score by a rubric, and a discrete metric of the user's own.
 
-With `rest` in the request: `ragas.metrics.collections`. Three of its metrics return NaN for an error of the server.
+With `kinds` in the request: those metrics of `ragas.metrics.collections`. Three of them return NaN for every error.
 """
 
 import asyncio
@@ -86,8 +86,8 @@ def own_metric():
     return [discrete.score(llm=own, **one).value for one in asked["singles"]]
 
 
-if asked.get("rest"):
-    found = {name: asyncio.run(collected(name)) for name in COLLECTIONS}
+if "kinds" in asked:
+    found = {name: asyncio.run(collected(name)) for name in asked["kinds"]}
 else:
     found = {name: asyncio.run(score(metric)) for name, metric in METRICS.items()} | {"discrete": own_metric()}
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
