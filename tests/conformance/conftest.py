@@ -25,7 +25,7 @@ def known_server():
     assert server.wait(20) == 0
 
 
-def run_in(client, command, server, folder, *, expected=(0,), cwd=None, **environment):
+def run_in(client, command, server, folder, *, expected=(0,), cwd=None, timeout_s=280, **environment):
     """Run a command in a client's environment, with the server as OpenAI's; the finished process."""
     installed = CLIENTS / client
     if not (installed / "requirements.json").is_file():
@@ -41,7 +41,7 @@ def run_in(client, command, server, folder, *, expected=(0,), cwd=None, **enviro
         | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MLFLOW_DISABLE_TELEMETRY": "true"}
         | {f"PROMPTFOO_DISABLE_{name}": "1" for name in ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")}
         | environment,
-        cwd=cwd or folder, capture_output=True, text=True, check=False, timeout=280,
+        cwd=cwd or folder, capture_output=True, text=True, check=False, timeout=timeout_s,
     )  # fmt: skip
     assert done.returncode in expected, f"{command}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
     return done
@@ -54,9 +54,14 @@ def client(known_server, tmp_path):
     def run(name, **asked):
         given, found = tmp_path / "asked.json", tmp_path / "found.json"
         given.write_text(json.dumps({"base_url": known_server} | asked), encoding="utf-8")
-        script = next(path for path in DRIVERS.iterdir() if path.stem == name)
-        program = ["node"] if script.suffix == ".mjs" else ["python", "-I"]
-        run_in(name, [*program, script, given, found, CLIENTS / name], known_server, tmp_path)
+        drive(name, given, found, known_server)
         return json.loads(found.read_text(encoding="utf-8"))
 
     return run
+
+
+def drive(name, given, found, server, **options):
+    """Run a client's driver from one file to the other; the finished process."""
+    script = next(path for path in DRIVERS.iterdir() if path.stem == name)
+    program = ["node"] if script.suffix == ".mjs" else ["python", "-I"]
+    return run_in(name, [*program, script, given, found, CLIENTS / name], server, given.parent, **options)
