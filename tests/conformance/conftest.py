@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,20 @@ DRIVERS = Path(__file__).parent / "drivers"
 @pytest.fixture(scope="session")
 def known_server():
     """The address of a server whose judge thinks what `known_judge.quality` says."""
-    command = [sys.executable, str(Path(__file__).parent / "known_server.py")]
+    with known_server_that("refuse") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def answering_server():
+    """The address of a server that also answers unrecognised prompts."""
+    with known_server_that("answer") as address:
+        yield address
+
+
+@contextmanager
+def known_server_that(unknown):
+    command = [sys.executable, str(Path(__file__).parent / "known_server.py"), unknown]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     address = server.stdout.readline().strip()
     assert address.startswith("http"), "the server did not start"
@@ -53,8 +67,9 @@ def client(known_server, tmp_path):
 
     def run(name, **asked):
         given, found = tmp_path / "asked.json", tmp_path / "found.json"
-        given.write_text(json.dumps({"base_url": known_server} | asked), encoding="utf-8")
-        drive(name, given, found, known_server)
+        server = asked.setdefault("base_url", known_server)
+        given.write_text(json.dumps(asked), encoding="utf-8")
+        drive(name, given, found, server)
         return json.loads(found.read_text(encoding="utf-8"))
 
     return run
