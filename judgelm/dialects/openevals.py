@@ -50,7 +50,7 @@ def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
 
 def _scored_task(dialect: str, schema: Mapping[str, Any], split: TemplateSplit) -> JudgeTask:
     fields = schema["properties"]
-    shown = {name: split.values[name] for name in ("context", "plan") if name in split.values}
+    shown: dict[str, Any] = {name: split.values[name] for name in ("context", "plan") if name in split.values}
     choices = tuple(float(choice) for choice in fields["score"].get("enum", ()))
     fault = split.values["criterion"].startswith(_FAULTS)
     facts = {"choices": choices, "reasoning": "reasoning" in fields, "fault": fault}
