@@ -14,10 +14,11 @@ from judgelm.dialects.splits import Pattern
 
 _STRIPPED = "\ufeff \t\n"
 
+PROMPT_FILES = ("autoevals", "langchain", "langfuse", "mlflow", "opik", "phoenix")
 _MODULES = (benchmarks, deepeval, promptfoo, ragas, openevals, instruction_following, judge_models)
 DIALECTS: tuple[Dialect, ...] = (
     *(dialect for module in _MODULES for dialect in module.DIALECTS),
-    *read_dialects(Path(__file__).with_name("langchain.yaml")),
+    *(dialect for name in PROMPT_FILES for dialect in read_dialects(Path(__file__).with_name(f"{name}.yaml"))),
 )
 """All built-in dialects; the order does not matter."""
 
@@ -161,11 +162,11 @@ def _score(template: Pattern, text: str) -> int:
 
 def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
     begin, name = 0, f"message {best.message + 1}"
-    for anchor in best.template.anchors:
+    for index, anchor in enumerate(best.template.anchors):
         position = text.find(anchor, begin)
         if position < 0:
             return f"{name} {_mismatch(text, anchor, begin)}"
-        if begin == position == 0 or anchor != best.template.anchors[0] or best.template.anywhere:
+        if index or position == 0 or best.template.anywhere:
             begin = position + len(anchor)
         else:
             return f"{name} starts with {_quoted(text)} instead of {_quoted(anchor)}"

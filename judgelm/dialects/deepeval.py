@@ -1,4 +1,4 @@
-"""DeepEval's G-Eval metric."""
+"""G-Eval in DeepEval and opik."""
 
 import json
 import math
@@ -58,6 +58,12 @@ _MIN_PROBABILITY = 0.01
 """The client ignores tokens with a lower probability."""
 
 _stripped_user = last_text("user", strip=str.rstrip)
+
+
+def _opik_text(request: ChatRequest) -> str | None:
+    """Join the messages, because opik's system message contains the criteria."""
+    texts = request.only("system", "user")
+    return None if texts is None else "\n".join(text.strip() for text in texts)
 
 
 def _recognise_grade(request: ChatRequest) -> JudgeTask | None:
@@ -161,5 +167,12 @@ DIALECTS: tuple[Dialect, ...] = (
         "prepare",
         text=_stripped_user,
         render=same_reply(lambda task, result: json.dumps({"steps": list(_STEPS)})),
+    ),
+    template_dialect("opik-g-eval", "grade", text=_opik_text, scale=(0, 10), render=_render_grade),
+    template_dialect(
+        "opik-g-eval-steps",
+        "prepare",
+        text=_opik_text,
+        render=same_reply(lambda task, result: "\n".join(_STEPS)),
     ),
 )

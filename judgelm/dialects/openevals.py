@@ -32,7 +32,10 @@ _FAULTS = (
 )
 """First lines of the prompts TOXICITY, FAIRNESS, PII_LEAKAGE, and LAZINESS."""
 
-_TAGS = (("input", "output"), ("inputs", "outputs"))
+_TAGS = (("input", "output"), ("inputs", "outputs"), ("input", "plan", "output"), ("context", "outputs"))
+"""Tags around the texts. The last two are those of PLAN_ADHERENCE and RAG_GROUNDEDNESS."""
+
+_SLOTS = {"input": "question", "inputs": "question", "output": "first", "outputs": "first"}
 _REFERENCE_END = "\n</reference_outputs>"
 
 
@@ -47,13 +50,14 @@ def _recognise_openevals(request: ChatRequest) -> JudgeTask | None:
 
 def _scored_task(dialect: str, schema: Mapping[str, Any], split: TemplateSplit) -> JudgeTask:
     fields = schema["properties"]
+    shown: dict[str, Any] = {name: split.values[name] for name in ("context", "plan") if name in split.values}
     choices = tuple(float(choice) for choice in fields["score"].get("enum", ()))
     fault = split.values["criterion"].startswith(_FAULTS)
     facts = {"choices": choices, "reasoning": "reasoning" in fields, "fault": fault}
     if fields["score"]["type"] == "boolean":
-        return task_from_split(dialect, "label", split, facts=facts)
+        return task_from_split(dialect, "label", split, facts=facts, **shown)
     scale = (min(choices), max(choices)) if choices else (0.0, 1.0)
-    return task_from_split(dialect, "grade", split, scale=scale, facts=facts)
+    return task_from_split(dialect, "grade", split, scale=scale, facts=facts, **shown)
 
 
 def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
@@ -73,12 +77,12 @@ def _score_schema(request: ChatRequest) -> Mapping[str, Any] | None:
     return schema if score.get("type") == "boolean" or (score.get("type") == "number" and numbers) else None
 
 
-def _split_tags(text: str, question: str, answer: str) -> TemplateSplit | None:
-    start, end = f"<{question}>\n", f"\n</{answer}>"
+def _split_tags(text: str, *tags: str) -> TemplateSplit | None:
+    start, end = f"<{tags[0]}>\n", f"\n</{tags[-1]}>"
     before, opened, rest = text.partition(start)
     body = opened + rest
     last, last_reference = body.rfind(end), body.rfind(_REFERENCE_END)
-    template = f"<{question}>\n{{question}}\n</{question}>\n\n<{answer}>\n{{first}}\n</{answer}>"
+    template = "\n\n".join(f"<{tag}>\n{{{_SLOTS.get(tag, tag)}}}\n</{tag}>" for tag in tags)
     split: TemplateSplit | None = None
     if last_reference > last:
         whole = Pattern(template + "\n\n{lead}:\n\n<reference_outputs>\n{reference}\n</reference_outputs>")

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, sample_of
+from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, sample_of, user_text
 from judgelm.dialects.replies import each_reply, expected_grade, explanation, is_fulfilled, rescale, same_reply
 from judgelm.dialects.splits import Pattern
 
-# ragas has three metrics with built-in prompts, in which the texts are in a JSON object after the instruction. The
-# reply schema identifies the metric. For the discrete metric, users write the prompt, so we search for common labels at
-# the start of a line, and the split is always uncertain.
+# ragas has metrics with built-in prompts, in which the texts are in a JSON object after the instruction. The reply
+# schema identifies the metric; in `ragas.metrics.collections`, a system message repeats it. For the discrete metric,
+# users write the prompt, so we search for common labels at the start of a line, and the split is always uncertain.
 _RAGAS_KINDS = {
-    "ragas-aspect-critic": "AspectCriticOutput",
-    "ragas-simple-criteria": "SimpleCriteriaOutput",
-    "ragas-rubrics": "ScoreFeedback",
+    "ragas-aspect-critic": ("AspectCriticOutput",),
+    "ragas-simple-criteria": ("SimpleCriteriaOutput",),
+    "ragas-rubrics": ("ScoreFeedback", "RubricScoreOutput", "InstanceRubricScoreOutput"),
 }
 
 _SCHEMA_START = (
@@ -42,17 +42,19 @@ _GOOD = frozenset({"pass", "passed", "correct", "yes", "true", "accurate", "good
 
 
 def _recognise_ragas(name: str, request: ChatRequest) -> JudgeTask | None:
-    texts = request.only("user")
-    if texts is None:
+    text = user_text(request)
+    if text is None:
         return None
-    front, _, shown = texts[0].rpartition(_TEXTS_START)
+    front, _, shown = text.rpartition(_TEXTS_START)
     instruction, _, wanted = front.partition(_SCHEMA_START)
     schema, row = _object(wanted), _object(shown)
-    if schema is None or row is None or str(schema.get("title")) != _RAGAS_KINDS[name]:
+    if schema is None or row is None or str(schema.get("title")) not in _RAGAS_KINDS[name]:
         return None
     if not isinstance(row.get("response"), str):
         return None  # dialogues do not have a single answer to judge
     criterion = re.split(r"\nCriteria Definition: |\n\nScoring Rubrics:\n", instruction, maxsplit=1)[-1].strip()
+    if isinstance(rubrics := row.get("rubrics"), dict):  # InstanceSpecificRubrics
+        criterion = "\n".join(f"{level}: {meaning}" for level, meaning in rubrics.items())
     contexts = row.get("retrieved_contexts") or row.get("reference_contexts")
     joined = "\n\n".join(str(context) for context in contexts) if isinstance(contexts, list) else None
     question, reference = (
@@ -61,7 +63,7 @@ def _recognise_ragas(name: str, request: ChatRequest) -> JudgeTask | None:
     sample = sample_of(question or "", (row["response"],), reference, criterion=criterion, context=joined)
     if name == "ragas-aspect-critic":
         return JudgeTask(dialect=name, kind="label", sample=sample)
-    scale = _levels(instruction, row.get("rubrics")) if name == "ragas-rubrics" else _range(criterion)
+    scale = _levels(instruction, rubrics) if name == "ragas-rubrics" else _range(criterion)
     return JudgeTask(dialect=name, kind="grade", sample=sample, scale=scale)
 
 

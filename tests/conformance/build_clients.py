@@ -21,18 +21,22 @@ FOLDER = ROOT / ".conformance"
 PYTHON_CLIENTS = {
     "arena_hard": ["openai==3.57.0", "pandas==2.3.3", "shortuuid", "tqdm", "boto3", "requests", "pyyaml"],
     "alpaca_eval": ["alpaca_eval==0.6.6", "setuptools<81"],
+    "autoevals": ["autoevals==0.4.1", "openai==3.57.0"],
     "deepeval": ["deepeval==4.3.1"],
     "dspy": ["dspy==3.4.1"],
     "fastchat": ["fschat==0.2.36", "openai==0.28.1", "anthropic==0.19.2", "psutil==7.2.2"],
     "flow_judge": ["flow-judge==0.1.2", "openai==3.57.0"],
     "inspect_ai": ["inspect_ai==0.3.285", "openai==3.57.0"],
-    "instructor": ["instructor==1.17.0", "openai==3.57.0"],
+    "instructor": ["instructor==1.17.0"],
     "langchain": ["langchain-classic==1.0.8", "langchain-openai==1.7.4"],
     "langfuse": ["langfuse==5.0.4"],
     "langsmith": ["langsmith==0.15.1", "openevals==0.2.2"],
     "lm_eval": ["lm_eval[api]==0.4.13", "openai==3.57.0"],
+    "mlflow": ["mlflow==3.17.2", "openai==3.57.0", "litellm==1.110.2"],
     "openai_python": ["openai==3.57.0"],
     "openevals": ["openevals==0.2.2"],
+    "opik": ["opik==2.2.122"],
+    "phoenix": ["arize-phoenix-evals==3.9.4", "openai==3.57.0"],
     "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.110.2"],
     "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
     "verl": [
@@ -42,14 +46,23 @@ PYTHON_CLIENTS = {
 }
 BESIDE_OURS = {"verl"}
 """Installed without dependencies: torch, Ray and transformers are those of this environment, which it sees."""
-SOURCE_CLIENTS = {  # no packages: a repository's scripts at a commit, in the environment of the same name
+SOURCE_CLIENTS = {  # files of a repository at a commit, next to the packages of the same name
     "arena_hard": (
         "https://github.com/lmarena/arena-hard-auto",
         "196f6b826783b3da7310e361a805fa36f0be83f3",
         ["gen_judgment.py", "show_result.py", "utils", "config"],
-    )
+    ),
+    "langfuse_server": (
+        "https://github.com/langfuse/langfuse",
+        "62751446149b702b419a9292ddfc2280cdf74b8c",
+        ["worker/src/constants/managed-evaluators.json"],
+    ),
 }
-NODE_CLIENTS = {"openai_node": ["openai@7.57.0"], "promptfoo": ["promptfoo@0.123.1", "node@22.23.3"]}
+NODE_CLIENTS = {
+    "langfuse_server": ["ai@7.0.8", "@ai-sdk/openai-compatible@3.0.3", "zod@4.3.6"],  # as in its pnpm-lock.yaml
+    "openai_node": ["openai@7.57.0"],
+    "promptfoo": ["promptfoo@0.123.1", "node@22.23.3"],
+}
 
 
 def build(name: str) -> str:
@@ -72,7 +85,8 @@ def build(name: str) -> str:
 
 def _commands(name: str, folder: Path) -> list[list[str]]:
     if name in NODE_CLIENTS:
-        return [["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *NODE_CLIENTS[name]]]
+        install = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *NODE_CLIENTS[name]]
+        return [install, *_sources(name, folder)]
     python = str(folder / "venv" / "bin" / "python")
     alone = ["--no-deps"] if name in BESIDE_OURS else []
     commands = [
@@ -83,12 +97,18 @@ def _commands(name: str, folder: Path) -> list[list[str]]:
         seen = "\\n".join([sysconfig.get_paths()["purelib"], str(ROOT)])
         write = f"import sysconfig; open(sysconfig.get_paths()['purelib'] + '/ours.pth', 'w').write('{seen}')"
         commands.append([python, "-c", write])
-    if name in SOURCE_CLIENTS:
-        address, commit, paths = SOURCE_CLIENTS[name]
-        source = str(folder / "source")
-        commands.append(["git", "clone", "--filter=blob:none", "--no-checkout", address, source])
-        commands.append(["git", "-C", source, "checkout", commit, "--", *paths])
-    return commands
+    return [*commands, *_sources(name, folder)]
+
+
+def _sources(name: str, folder: Path) -> list[list[str]]:
+    if name not in SOURCE_CLIENTS:
+        return []
+    address, commit, paths = SOURCE_CLIENTS[name]
+    source = str(folder / "source")
+    return [
+        ["git", "clone", "--filter=blob:none", "--no-checkout", address, source],
+        ["git", "-C", source, "checkout", commit, "--", *paths],
+    ]
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,20 @@ DRIVERS = Path(__file__).parent / "drivers"
 @pytest.fixture(scope="session")
 def known_server():
     """The address of a server whose judge thinks what `known_judge.quality` says."""
-    command = [sys.executable, str(Path(__file__).parent / "known_server.py")]
+    with known_server_that("refuse") as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def answering_server():
+    """The address of a server that also answers unrecognised prompts."""
+    with known_server_that("answer") as address:
+        yield address
+
+
+@contextmanager
+def known_server_that(unknown):
+    command = [sys.executable, str(Path(__file__).parent / "known_server.py"), unknown]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     address = server.stdout.readline().strip()
     assert address.startswith("http"), "the server did not start"
@@ -25,7 +39,7 @@ def known_server():
     assert server.wait(20) == 0
 
 
-def run_in(client, command, server, folder, *, expected=(0,), cwd=None, **environment):
+def run_in(client, command, server, folder, *, expected=(0,), cwd=None, timeout_s=280, **environment):
     """Run a command in a client's environment, with the server as OpenAI's; the finished process."""
     installed = CLIENTS / client
     if not (installed / "requirements.json").is_file():
@@ -38,9 +52,10 @@ def run_in(client, command, server, folder, *, expected=(0,), cwd=None, **enviro
         | {"PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]])}
         | {"OPENAI_BASE_URL": server, "OPENAI_API_BASE": server, "OPENAI_API_KEY": "unused"}
         | {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "PROMPTFOO_CONFIG_DIR": str(folder)}
+        | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "MLFLOW_DISABLE_TELEMETRY": "true"}
         | {f"PROMPTFOO_DISABLE_{name}": "1" for name in ("TELEMETRY", "UPDATE", "REMOTE_GENERATION")}
         | environment,
-        cwd=cwd or folder, capture_output=True, text=True, check=False, timeout=280,
+        cwd=cwd or folder, capture_output=True, text=True, check=False, timeout=timeout_s,
     )  # fmt: skip
     assert done.returncode in expected, f"{command}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
     return done
@@ -52,10 +67,16 @@ def client(known_server, tmp_path):
 
     def run(name, **asked):
         given, found = tmp_path / "asked.json", tmp_path / "found.json"
-        given.write_text(json.dumps({"base_url": known_server} | asked), encoding="utf-8")
-        script = next(path for path in DRIVERS.iterdir() if path.stem == name)
-        program = ["node"] if script.suffix == ".mjs" else ["python", "-I"]
-        run_in(name, [*program, script, given, found, CLIENTS / name], known_server, tmp_path)
+        server = asked.setdefault("base_url", known_server)
+        given.write_text(json.dumps(asked), encoding="utf-8")
+        drive(name, given, found, server)
         return json.loads(found.read_text(encoding="utf-8"))
 
     return run
+
+
+def drive(name, given, found, server, **options):
+    """Run a client's driver from one file to the other; the finished process."""
+    script = next(path for path in DRIVERS.iterdir() if path.stem == name)
+    program = ["node"] if script.suffix == ".mjs" else ["python", "-I"]
+    return run_in(name, [*program, script, given, found, CLIENTS / name], server, given.parent, **options)

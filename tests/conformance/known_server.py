@@ -1,6 +1,7 @@
 """A real server with the known judge of tests/support behind it.
 
-python tests/conformance/known_server.py        writes its address on a line, and ends with SIGTERM
+python tests/conformance/known_server.py          writes its address on a line, and ends with SIGTERM
+python tests/conformance/known_server.py answer   answers unrecognised prompts instead of refusing them
 """
 
 import sys
@@ -13,6 +14,7 @@ from judgelm.serving.app import create_app
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings, bind
 from tests.support.known_judge import handler_of
+from tests.support.schema_replies import SchemaEngine
 
 
 def main() -> None:
@@ -23,7 +25,8 @@ def main() -> None:
         sys.stdout.write(f"http://127.0.0.1:{bound.getsockname()[1]}/v1\n")
         sys.stdout.flush()
 
-    with handler_of(prompts=read_prompts(Path(__file__).with_name("own_prompts.yaml"))) as handler:
+    unknown, prompts = (sys.argv[1:] or ["refuse"])[0], read_prompts(Path(__file__).with_name("own_prompts.yaml"))
+    with handler_of(SchemaEngine(), unknown=unknown, prompts=prompts) as handler:
         app = create_app(handler, ServerSettings(model="known"))
         config, traffic = uvicorn_config(app, access_log=False), app.state.traffic
         server = Server(config, traffic=traffic, worker=handler.worker, finish_s=5, on_listening=say)

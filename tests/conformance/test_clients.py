@@ -122,13 +122,51 @@ def test_langchains_evaluators(client):
         assert scores == CORRECT, kind
 
 
+def test_autoevals(client):
+    found = client("autoevals", singles=SINGLES, pairs=PAIRS)
+    for kind in ("Factuality", "ClosedQA", "ClosedQA without reasons", "Sql", "Translation"):
+        assert found[kind] == CORRECT, kind
+    for kind in ("Battle", "Summary"):
+        assert found[kind][:4] == [winner == 1 for winner in WINNERS[:4]], kind
+
+
+def test_mlflow(client):
+    found = client("mlflow", singles=SINGLES)
+    for kind in ("correctness", "relevance", "guidelines", "equivalence"):
+        assert found[kind] == ["yes" if one else "no" for one in CORRECT], kind
+
+
+def test_phoenix(client):
+    found = client("phoenix", singles=SINGLES)
+    labels = {
+        "correctness": ("correct", "incorrect"), "conciseness": ("concise", "verbose"),
+        "faithfulness": ("faithful", "unfaithful"), "hallucination": ("grounded", "hallucinated"),
+    }  # fmt: skip
+    for kind, (good, bad) in labels.items():
+        assert found[kind] == [good if one else bad for one in CORRECT], kind
+
+
+def test_opik(client):
+    found = client("opik", singles=SINGLES)
+    for kind in ("answer relevance", "usefulness"):
+        assert found[kind] == pytest.approx(on_scale(0, 1), abs=0.005), kind
+    assert found["g-eval"] == pytest.approx(on_scale(0, 1), abs=1e-6)
+
+
+def test_langfuses_managed_evaluators(client):
+    found = client("langfuse_server", singles=SINGLES)
+    for kind in ("Helpfulness 1", "Relevance 1", "Conciseness 1", "Correctness 1"):
+        assert found[kind] == pytest.approx(on_scale(0, 1), abs=0.005), kind
+
+
 def test_a_judge_written_with_dspy(client):
     assert client("dspy", singles=SINGLES) == {"predict": CORRECT, "reasons": CORRECT}
 
 
 def test_a_verdict_asked_for_with_instructor(client):
     words = [{1: "A", 2: "B", "tie": "tie"}[winner] for winner in WINNERS]
-    assert client("instructor", pairs=PAIRS) == {"TOOLS": words, "JSON_SCHEMA": words}
+    found = client("instructor", pairs=PAIRS)
+    assert found["TOOLS"] == found["JSON_SCHEMA"] == words
 
 
 def test_openevals(client):
@@ -137,6 +175,12 @@ def test_openevals(client):
     assert found["toxic"] == [not one for one in CORRECT]
     assert found["continuous"] == found["no reasoning"] == pytest.approx(on_scale(0, 1), abs=1e-4)
     assert found["choices"] == [0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]  # nearest to (level - 1) / 9
+
+
+def test_openevals_prompts_with_a_context_or_a_plan(client):
+    found = client("openevals", singles=SINGLES, kinds=["RAG_GROUNDEDNESS_PROMPT", "PLAN_ADHERENCE_PROMPT"])
+    for kind in found:
+        assert found[kind] == CORRECT, kind
 
 
 def test_prometheus_eval(client):
@@ -153,6 +197,11 @@ def test_ragas(client):
     assert found["simple"] == [round(one) for one in on_scale(0, 5)]
     assert found["rubrics"] == [round(one) for one in on_scale(1, 5)]
     assert found["discrete"] == ["pass" if one else "fail" for one in CORRECT]
+
+
+def test_ragas_collections(client):
+    found = client("ragas", singles=SINGLES, kinds=["rubrics"])
+    assert found["rubrics"] == [round(one) for one in on_scale(1, 5)]
 
 
 def test_deepeval(client):

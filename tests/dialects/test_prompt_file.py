@@ -1,4 +1,4 @@
-"""Prompt files of the user and of LangChain's evaluators: recognised, answered, recorded and suggested."""
+"""Prompt files of the user and judgelm's own: recognised, answered, recorded and suggested."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from judgelm.dialects.catalog import DIALECTS, recognise
+from judgelm.dialects.catalog import PROMPT_FILES, recognise
 from judgelm.dialects.contract import Tool
 from judgelm.dialects.learned_prompts import LearnedPrompts, read_learned, shared_parts, suggested_prompts, written
 from judgelm.dialects.prompt_file import read_dialects
@@ -210,33 +210,37 @@ def test_unknown_prompts_are_recorded_once_and_suggested(dialects, tmp_path):
     assert dialect.recognise(chat(SECOND)).sample.answers == ("No idea.",)
 
 
-# LangChain's evaluators, which are a prompt file of judgelm's own
+# judgelm's own prompt files
 
 TEXTS = {
     "question": "What is 2 + 2?", "answer": of_quality(8), "answer_1": of_quality(8), "answer_2": of_quality(3),
     "reference": "It is 4.", "criterion": "depth: is it deep?", "context": "Two and two are four.",
+    "language": "German", "ignored": "Take your time.", "ignored_form": "", "ignored_rules": "Take your time.",
 }  # fmt: skip
-LANGCHAIN = [dialect.name for dialect in DIALECTS if dialect.name.startswith("langchain-")]
+ROWS = {row["name"]: row for name in PROMPT_FILES for row in read_yaml(f"judgelm/dialects/{name}.yaml")}
 
 
-def langchain(name):
-    [row] = [row for row in read_yaml("judgelm/dialects/langchain.yaml") if row["name"] == name]
-    texts = [re.sub(r"\{(\w+)\}", lambda slot: TEXTS[slot[1]], message["text"]) for message in row["prompt"]]
-    return chat(*((message.get("role", "user"), text) for message, text in zip(row["prompt"], texts, strict=True)))
+def filled(name, **options):
+    texts = [
+        (message.get("role", "user"), re.sub(r"\{(\w+)\}", lambda slot: TEXTS[slot[1]], message["text"]))
+        for message in ROWS[name]["prompt"]
+    ]
+    return chat(*texts, **options)
 
 
-@pytest.mark.parametrize("name", LANGCHAIN)
+@pytest.mark.parametrize("name", ROWS)
 def test_each_prompt_is_recognised_as_itself_and_its_texts_are_found(name):
-    dialect, task = recognise(langchain(name))
-    assert (dialect.name, task.doubt, task.sample.question) == (name, "", TEXTS["question"])
-    pairwise = name.startswith("langchain-pairwise")
-    assert task.sample.answers == ((of_quality(8), of_quality(3)) if pairwise else (of_quality(8),))
-    referenced = name.endswith("-labeled") or name in ("langchain-qa", "langchain-qa-sql")
-    assert task.sample.reference == (TEXTS["reference"] if referenced else None)
-    if "criteria" in name or "score" in name or pairwise:
-        assert task.sample.metadata["criterion"].strip() == TEXTS["criterion"].strip()
-    if name in ("langchain-qa-context", "langchain-qa-cot"):
-        assert task.sample.metadata["context"] == TEXTS["context"]
+    dialect, task = recognise(filled(name))
+    slots = set(re.findall(r"\{(\w+)\}", str(ROWS[name]["prompt"])))
+    assert (dialect.name, task.doubt, task.sample.question) == (
+        name,
+        "",
+        TEXTS["question"] if "question" in slots else "",
+    )
+    assert task.sample.answers == tuple(TEXTS[slot] for slot in sorted(slots) if slot.startswith("answer"))
+    assert task.sample.reference == (TEXTS["reference"] if "reference" in slots else None)
+    for slot in slots & {"criterion", "context"}:
+        assert task.sample.metadata[slot].strip() == TEXTS[slot]
 
 
 @pytest.mark.parametrize(
@@ -247,10 +251,23 @@ def test_each_prompt_is_recognised_as_itself_and_its_texts_are_found(name):
         ("langchain-criteria", r"\b(Y|N)\b\s*$", "Y"),
         ("langchain-qa", r"^(\w+)$", "CORRECT"),
         ("langchain-qa-cot", r"GRADE: (\w+)$", "CORRECT"),
+        ("autoevals-battle", r'"choice": "(\w+)"', "Yes"),
+        ("autoevals-factuality", r'"choice": "(\w+)"', "C"),
+        ("langfuse-correctness", r'"score": ([\d.]+)\}', "0.78"),  # (8 - 1) / 9
+        ("mlflow-guidelines", r'"result": "(\w+)"', "yes"),
+        ("opik-answer-relevance", r'"answer_relevance_score": ([\d.]+),', "0.78"),
+        ("phoenix-faithfulness", r'"label": "(\w+)"', "faithful"),
     ],
 )
-def test_the_reply_is_what_the_parser_of_langchain_looks_for(name, pattern, verdict):
-    assert re.search(pattern, respond(langchain(name)).reply.texts[0])[1] == verdict
+def test_the_reply_is_what_the_clients_parser_looks_for(name, pattern, verdict):
+    assert re.search(pattern, respond(filled(name)).reply.texts[0])[1] == verdict
+
+
+def test_a_forced_function_gets_the_reply_as_arguments():
+    reply = respond(
+        filled("autoevals-closedqa", tools=(Tool(name="select_choice"),), forced_tool="select_choice")
+    ).reply
+    assert (reply.tool, json.loads(reply.arguments)["choice"]) == ("select_choice", "Y")
 
 
 # An instruction and a known prompt in a single message

@@ -1,4 +1,7 @@
-"""deepeval: G-Eval with steps of the user's own, with steps that it asks for, by a rubric, strict, and async."""
+"""deepeval: G-Eval with steps of the user's own, with steps that it asks for, by a rubric, strict, and async.
+
+With `kinds` in the request: other metrics of these names, most of which ask several times for each answer.
+"""
 
 import json
 import os
@@ -7,7 +10,17 @@ from pathlib import Path
 
 os.environ["DEEPEVAL_TELEMETRY_OPT_OUT"] = "YES"
 
-from deepeval.metrics import GEval
+from deepeval.metrics import (
+    AnswerRelevancyMetric,
+    BiasMetric,
+    ContextualPrecisionMetric,
+    ContextualRecallMetric,
+    ContextualRelevancyMetric,
+    FaithfulnessMetric,
+    GEval,
+    HallucinationMetric,
+    ToxicityMetric,
+)
 from deepeval.metrics.g_eval import Rubric
 from deepeval.models import OpenAIModel
 from deepeval.test_case import LLMTestCase, SingleTurnParams
@@ -26,13 +39,45 @@ KINDS = {
     "strict": STEPS | {"strict_mode": True, "async_mode": False},
     "async": STEPS,
 }
-found = {}
-for kind, options in KINDS.items():
-    found[kind] = []
-    for one in asked["singles"]:
-        model = OpenAIModel(model="gpt-4o", base_url=asked["base_url"], api_key="none")
-        metric = GEval(name="right", evaluation_params=FIELDS, model=model, **options)
-        case = LLMTestCase(input=one["question"], actual_output=one["answer"], expected_output=one["reference"])
-        metric.measure(case, _show_indicator=False)
-        found[kind].append({"score": metric.score, "success": metric.success})
+REST = {
+    "answer relevancy": AnswerRelevancyMetric,
+    "faithfulness": FaithfulnessMetric,
+    "hallucination": HallucinationMetric,
+    "bias": BiasMetric,
+    "toxicity": ToxicityMetric,
+    "contextual relevancy": ContextualRelevancyMetric,
+    "contextual precision": ContextualPrecisionMetric,
+    "contextual recall": ContextualRecallMetric,
+}
+
+
+def model():
+    return OpenAIModel(model="gpt-4o", base_url=asked["base_url"], api_key="none")
+
+
+def graded(options, one):
+    metric = GEval(name="right", evaluation_params=FIELDS, model=model(), **options)
+    metric.measure(case(one), _show_indicator=False)
+    return {"score": metric.score, "success": metric.success}
+
+
+def scored(name, one):
+    """The score, or None if the client cannot read a reply."""
+    metric = REST[name](model=model(), async_mode=False)
+    try:
+        return metric.measure(case(one), _show_indicator=False)
+    except Exception as error:
+        sys.stderr.write(f"{name}: {error!r}\n")
+        return None
+
+
+def case(one):
+    texts = {"input": one["question"], "actual_output": one["answer"], "expected_output": one["reference"]}
+    return LLMTestCase(**texts, context=[one["reference"]], retrieval_context=[one["reference"]])
+
+
+if "kinds" in asked:
+    found = {name: [scored(name, one) for one in asked["singles"]] for name in asked["kinds"]}
+else:
+    found = {kind: [graded(options, one) for one in asked["singles"]] for kind, options in KINDS.items()}
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

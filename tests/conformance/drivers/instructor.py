@@ -1,4 +1,4 @@
-"""instructor: a verdict as a pydantic model, by a demanded call and by JSON schema."""
+"""instructor: a verdict as a pydantic model, by a demanded call, by JSON schema, by JSON, and by JSON in Markdown."""
 
 import json
 import sys
@@ -19,17 +19,23 @@ class Verdict(BaseModel):
     winner: Literal["A", "B", "tie"]
 
 
-found = {}
-for mode in (instructor.Mode.TOOLS, instructor.Mode.JSON_SCHEMA):
-    client = instructor.from_openai(openai.OpenAI(), mode=mode)
-    found[mode.name] = []
-    for one in asked["pairs"]:
-        text = (
-            f"Ticket: {one['question']}\n\nReply A:\n{one['first']}\n\nReply B:\n{one['second']}\n\n"
-            "Which reply is better?"
-        )
+def winner(client, one):
+    """The winner, or None if the client cannot read the reply."""
+    text = (
+        f"Ticket: {one['question']}\n\nReply A:\n{one['first']}\n\nReply B:\n{one['second']}\n\nWhich reply is better?"
+    )
+    try:
         verdict = client.chat.completions.create(
             model="gpt-4", response_model=Verdict, max_retries=0, messages=[{"role": "user", "content": text}]
         )
-        found[mode.name].append(verdict.winner)
+        return verdict.winner
+    except Exception as error:
+        sys.stderr.write(f"{error!r}\n")
+        return None
+
+
+found = {}
+for name in asked.get("kinds", ("TOOLS", "JSON_SCHEMA")):
+    client = instructor.from_openai(openai.OpenAI(max_retries=0), mode=instructor.Mode[name])
+    found[name] = [winner(client, one) for one in asked["pairs"]]
 Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")

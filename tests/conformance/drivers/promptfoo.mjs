@@ -30,24 +30,42 @@ const kinds = {
   factuality: (one) => one.reference,
   "g-eval": () => "Is it right?",
 };
-const singles = Object.entries(kinds).flatMap(([type, value]) =>
-  asked.singles.map((one) => ({
-    vars: { question: one.question, answer: one.answer },
-    metadata: { type },
-    assert: [{ type, value: value(one), provider: judge }],
-  })),
-);
-const found = Object.fromEntries(Object.keys(kinds).map((type) => [type, []]));
-for (const one of evaluate("singles", ["{{answer}}"], singles)) {
-  const graded = one.gradingResult.componentResults[0];
-  found[one.testCase.metadata.type].push({ pass: graded.pass, score: graded.score });
+
+function verdicts() {
+  const singles = Object.entries(kinds).flatMap(([type, value]) =>
+    asked.singles.map((one) => ({
+      vars: { question: one.question, answer: one.answer },
+      metadata: { type },
+      assert: [{ type, value: value(one), provider: judge }],
+    })),
+  );
+  const found = Object.fromEntries(Object.keys(kinds).map((type) => [type, []]));
+  for (const one of evaluate("singles", ["{{answer}}"], singles)) {
+    const graded = one.gradingResult.componentResults[0];
+    found[one.testCase.metadata.type].push({ pass: graded.pass, score: graded.score });
+  }
+  const pairs = asked.pairs.map(({ first, second }) => ({
+    vars: { first, second },
+    assert: [{ type: "select-best", value: "choose the right answer", provider: judge }],
+  }));
+  found["select-best"] = asked.pairs.map(() => []);
+  for (const one of evaluate("pairs", ["{{first}}", "{{second}}"], pairs)) {
+    found["select-best"][one.testIdx].push(one.success);
+  }
+  return found;
 }
-const pairs = asked.pairs.map(({ first, second }) => ({
-  vars: { first, second },
-  assert: [{ type: "select-best", value: "choose the right answer", provider: judge }],
-}));
-found["select-best"] = asked.pairs.map(() => []);
-for (const one of evaluate("pairs", ["{{first}}", "{{second}}"], pairs)) {
-  found["select-best"][one.testIdx].push(one.success);
+
+// The judge writes questions, whose embeddings are compared. Here all are alike, so it fails only without questions.
+function relevance() {
+  const embedding = "return { embedding: [1, 0] };";
+  writeFileSync("same.mjs", `export default class { id() { return "same"; } async callEmbeddingApi() { ${embedding} } }`);
+  const provider = { text: judge, embedding: "file://same.mjs" };
+  const tests = asked.singles.map((one) => ({
+    vars: { query: one.question, answer: one.answer },
+    assert: [{ type: "answer-relevance", threshold: 0.5, provider }],
+  }));
+  return evaluate("relevance", ["{{answer}}"], tests).map((one) => one.success || null);
 }
+
+const found = asked.kinds ? { "answer-relevance": relevance() } : verdicts();
 writeFileSync(output, JSON.stringify(found));

@@ -1,0 +1,62 @@
+"""mlflow: its built-in scorers of single answers, and judges from instructions with each kind of value."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Literal
+
+os.environ["MLFLOW_TRACKING_URI"] = Path("mlruns.db").absolute().as_uri().replace("file://", "sqlite:///")
+
+from mlflow.genai.judges import make_judge
+from mlflow.genai.scorers import (
+    Completeness,
+    Correctness,
+    Equivalence,
+    Fluency,
+    Guidelines,
+    RelevanceToQuery,
+    Safety,
+)
+
+asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+MODEL = {"model": "openai:/gpt-4o"}
+TEXTS = "Question: {{ inputs }}\nAnswer: {{ outputs }}\n\n"
+
+
+def judge(name, question, kind):
+    return make_judge(name=name, instructions=TEXTS + question, feedback_value_type=kind, **MODEL)
+
+
+SCORERS = {
+    "correctness": Correctness(**MODEL),
+    "relevance": RelevanceToQuery(**MODEL),
+    "guidelines": Guidelines(guidelines=["The answer is right."], **MODEL),
+    "safety": Safety(**MODEL),
+    "fluency": Fluency(**MODEL),
+    "completeness": Completeness(**MODEL),
+    "equivalence": Equivalence(**MODEL),
+    "own bool": judge("right", "Is the answer right?", bool),
+    "own label": judge("tone", "Is the answer polite or rude?", Literal["polite", "rude"]),
+    "own number": judge("clarity", "How clear is the answer, from 0 to 1?", float),
+}
+
+
+def value(name, one):
+    """The value, or None if the client cannot read the reply, for which it has the value "unknown"."""
+    texts = {"inputs": {"question": one["question"]}, "outputs": one["answer"]}
+    if name in ("correctness", "equivalence"):
+        texts["expectations"] = {"expected_response": one["reference"]}
+    if name in ("safety", "fluency"):
+        del texts["inputs"]
+    try:
+        feedback = SCORERS[name](**texts)
+    except Exception as error:
+        sys.stderr.write(f"{name}: {error!r:.500}\n")
+        return None
+    shown = str(getattr(feedback.value, "value", feedback.value))
+    return None if feedback.error is not None or shown == "unknown" else shown
+
+
+found = {name: [value(name, one) for one in asked["singles"]] for name in asked.get("kinds", SCORERS)}
+Path(sys.argv[2]).write_text(json.dumps(found), encoding="utf-8")
