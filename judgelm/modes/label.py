@@ -7,8 +7,8 @@ from judgelm.errors import ConfigError
 from judgelm.modes.completions import judged, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import check_above_zero
-from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
 from judgelm.modes.multi import DECIMALS
+from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
 from judgelm.modes.reasons import Explained
 from judgelm.prompts.prompt_file import JudgePrompt
 from judgelm.records import LabelVerdict, Sample

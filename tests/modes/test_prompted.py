@@ -58,7 +58,7 @@ def test_both_orders_are_averaged_as_log_odds(prompt):
 
 def test_a_tie_word_takes_its_share_of_both_orders(prompt):
     mode = mode_of(Pairwise, prompt(PAIR + "A/B/tie"))
-    # 0.8 of the mass are words. Given 0.4, 0.24, 0.16; swapped 0.24, 0.4, 0.16: 5/8 for the first without ties, ties 0.2
+    # 0.8 of the mass are words. Given 0.4, 0.24, 0.16; swapped 0.24, 0.4, 0.16: 5/8 for the first, and ties 0.2
     _, judgment = drive(mode, [words(0.4, 0.24, 0.16), words(0.24, 0.4, 0.16)])
     assert judgment.probability == pytest.approx(0.8 * 5 / 8 + 0.2 / 2)
     assert (judgment.winner, judgment.consistent) == (1, True)

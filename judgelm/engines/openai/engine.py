@@ -214,9 +214,12 @@ class OpenAIEngine:
     async def _completion(self, request: Request, rendered: RenderedPrompt) -> Completion:
         scored, sampling = bool(request.candidates), request.sampling
         answer = await self._sampler.sample(rendered, sampling, logprobs=scored)
-        read_in_reply = None
+        logprobs: tuple[float, ...] | None = None
+        approximation = ""
         if request.after and rendered.prefill and "continuation" in self._pool.unsupported_params:
-            answer, *read_in_reply = await self._sampler.verdict_in_reply(rendered, request)
+            answer, logprobs, approximation = await self._sampler.verdict_in_reply(rendered, request)
+        elif scored:
+            logprobs, approximation = await self._sampler.candidate_logprobs(rendered, request, answer.choices)
         replies = [self._reply(choice, rendered, sampling) for choice in answer.choices]
         for text, reason in replies:
             if why := mismatch(sampling, separate(text).reply, reason):
@@ -225,11 +228,6 @@ class OpenAIEngine:
             choice.token_logprobs(text, sampling.logprobs or 0)
             for choice, (text, _) in zip(answer.choices, replies, strict=True)
         ]
-        logprobs, approximation = None, ""
-        if read_in_reply is not None:
-            logprobs, approximation = read_in_reply
-        elif scored:
-            logprobs, approximation = await self._sampler.candidate_logprobs(rendered, request, answer.choices)
         opening = "" if rendered.api == "chat" else opening_of(rendered.text)
         thinking = tuple(choice.thinking for choice in answer.choices)
         return Completion(
