@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from judgelm.data.samples import Reading
     from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Resampling
-    from judgelm.prompts.prompt_file import JudgePrompt
+    from judgelm.prompts.judge_prompt import JudgePrompt
     from judgelm.runs.batch import BatchJob
     from judgelm.studies.result import StudyResult
 

@@ -13,7 +13,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.records import Unparsed
 
 if TYPE_CHECKING:
-    from judgelm.prompts.prompt_file import JudgePrompt
+    from judgelm.prompts.judge_prompt import JudgePrompt
     from judgelm.prompts.truncation import Truncator
     from judgelm.records import Prompt, Sample
 
@@ -144,7 +144,7 @@ def _described(prompt: "JudgePrompt") -> dict[str, Any]:
 
 def _first_sample(prompt: "JudgePrompt", path: Path, columns: ColumnOptions) -> "Sample":
     from judgelm.data.samples import SampleStream
-    from judgelm.prompts.prompt_file import check_fields
+    from judgelm.prompts.prompt_template import check_fields
 
     sample = next(iter(SampleStream([str(path)], prompt=prompt, reading=columns.reading, limit=1)))
     try:
@@ -172,10 +172,12 @@ def _truncator(model: str | None, max_model_len: int | None) -> "Truncator":
 
 
 def _rendered(prompt: "JudgePrompt", sample: "Sample", truncator: "Truncator") -> dict[str, Any]:
-    form = prompt.template.verdict
+    from judgelm.prompts.prompt_template import prompt_template
+
+    form = prompt_template(prompt).verdict
     assert form is not None, "prompt files have one"
     order = tuple(range(len(prompt.answers)))
-    shown = prompt.template.render(sample, order, sample.reference)
+    shown = prompt_template(prompt).render(sample, order, sample.reference)
     room = 1 if form.reason_tokens is None else form.reason_tokens + 64
     fitted = truncator.truncate(shown, room)
     if isinstance(fitted, Unparsed):
@@ -194,8 +196,9 @@ def _rendered(prompt: "JudgePrompt", sample: "Sample", truncator: "Truncator") -
 
 def _tokens_of_words(shown: "Prompt", truncator: "Truncator", prompt: "JudgePrompt") -> dict[str, list[str]]:
     from judgelm.engines.candidates import CandidateTokenizer
+    from judgelm.prompts.prompt_template import prompt_template
 
-    form = prompt.template.verdict
+    form = prompt_template(prompt).verdict
     assert form is not None, "prompt files have one"
     words = [spelling for spellings in form.words.values() for spelling in spellings]
     opened = truncator.truncate(replace(shown, prefill=form.before.strip(" ")), 1)

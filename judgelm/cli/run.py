@@ -25,7 +25,8 @@ from judgelm.judges.resolve import ResolvedJudge
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.modes.readings import prompt_of, reading_of
 from judgelm.modes.votes import Voted
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
+from judgelm.prompts.prompt_template import prompt_template
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch, run_dtype, run_engine
 from judgelm.runs.cascade import Cascade, join_runs
@@ -104,7 +105,7 @@ def checked_mode(
             raise ConfigError(
                 f"prompt {prompt.name} cannot be used in mode {mode}; use --mode {' or '.join(prompt.modes)}"
             )
-        own = {"template": prompt.template.id, "scale": prompt.reply.scale, "prompt": prompt}
+        own = {"template": prompt_template(prompt).id, "scale": prompt.reply.scale, "prompt": prompt}
         make_mode(mode, chosen, own)
         return mode
     if released is None or released.template:

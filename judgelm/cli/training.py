@@ -105,7 +105,8 @@ def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
         return  # dpo can also train on judgments
     from judgelm.data.labelled_pair import training_scores
     from judgelm.data.samples import SampleStream
-    from judgelm.prompts.prompt_file import field_check, read_prompt
+    from judgelm.prompts.prompt_file import read_prompt
+    from judgelm.prompts.prompt_template import field_check
 
     prompt = next(iter(map(read_prompt, _values("prompt", settings, arguments))), None)
     for file in _values("train_data", settings, arguments):

@@ -20,7 +20,8 @@ from judgelm.modes import Pairwise
 from judgelm.package import VERSION
 from judgelm.prompts.catalog import Template
 from judgelm.prompts.judge_card import MODEL_CARD_NAME, Card, PromptSource, find_card, model_hashes, write_card
-from judgelm.prompts.prompt_file import PromptTemplate, check_fields, read_prompts
+from judgelm.prompts.prompt_file import read_prompts
+from judgelm.prompts.prompt_template import PromptTemplate, check_fields, prompt_template
 from judgelm.records import Judgment
 from judgelm.yaml_files import read_yaml
 
@@ -146,7 +147,7 @@ def _candidates(readings: Sequence[str], prompts: Sequence[Path], criterion: str
         for prompt in read_prompts(path, known=[*candidates, *TEMPLATES]):
             if "pair" not in prompt.modes:
                 raise ConfigError(f"--prompt {path}: {prompt.name} shows more than two answers, but labels are pairs")
-            candidates[prompt.name] = prompt.template
+            candidates[prompt.name] = prompt_template(prompt)
     return candidates
 
 

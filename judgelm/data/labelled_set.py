@@ -24,7 +24,8 @@ from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.data.shelf import Shelf
 from judgelm.data.sources.registry import recognise
 from judgelm.errors import InputError, LabelCodeError
-from judgelm.prompts.prompt_file import JudgePrompt, field_check
+from judgelm.prompts.judge_prompt import JudgePrompt
+from judgelm.prompts.prompt_template import field_check
 from judgelm.records import Judgment, Label, Sample, TextHashes, Winner, winner_of
 
 

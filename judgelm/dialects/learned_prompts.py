@@ -16,7 +16,7 @@ from judgelm.bounds import read_text
 from judgelm.dialects.contract import ChatRequest, digest
 from judgelm.dialects.splits import literal
 from judgelm.errors import ConfigError
-from judgelm.prompts.prompt_file import PromptMessage
+from judgelm.prompts.judge_prompt import PromptMessage
 
 log = logging.getLogger("judgelm.dialects")
 MAX_LEARNED = 200

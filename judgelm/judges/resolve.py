@@ -25,7 +25,8 @@ from judgelm.prompts.judge_card import (
     find_card,
     locate_weights,
 )
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
+from judgelm.prompts.prompt_template import prompt_template
 
 DEFAULT_TEMPLATE = "judgelm-v1"
 """Template for score-line judges without a card, and for models without a chat template."""
@@ -160,7 +161,7 @@ class JudgeFormat:
     @property
     def chosen(self) -> Template:
         """The template, from the prompt file if there is one."""
-        return get_template(self.template) if self.prompt is None else self.prompt.template
+        return get_template(self.template) if self.prompt is None else prompt_template(self.prompt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +296,7 @@ def _is_fitted(card: Card) -> bool:
 def _prompt_format(
     card: Card | ReleasedJudge | None, prompt: JudgePrompt, *, location: str, ignore_card: bool
 ) -> JudgeFormat:
-    template = prompt.template
+    template = prompt_template(prompt)
     if isinstance(card, Card) and not ignore_card and _is_fitted(card):
         check_card(card, template=template.id, template_sha=template.sha, location=location)
     if isinstance(card, ReleasedJudge) and not ignore_card:
@@ -307,7 +308,7 @@ def _prompt_format(
 def prompt_format(prompt: JudgePrompt) -> JudgeFormat:
     """Return the format for a prompt file. Thresholds from a judge's card do not apply to it."""
     scale = prompt.reply.scale
-    return JudgeFormat(template=prompt.template.id, scale=scale, step=1, source="prompt file", prompt=prompt)
+    return JudgeFormat(template=prompt_template(prompt).id, scale=scale, step=1, source="prompt file", prompt=prompt)
 
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:

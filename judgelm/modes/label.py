@@ -10,7 +10,7 @@ from judgelm.modes.mode import check_above_zero
 from judgelm.modes.multi import DECIMALS
 from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
 from judgelm.modes.reasons import Explained
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import LabelVerdict, Sample
 
 

@@ -20,7 +20,7 @@ from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, ex
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
 from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
 

@@ -37,7 +37,7 @@ from judgelm.parsing.scores import (
 )
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.catalog import Template, get_template
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import (
     Completion,
     FailureCode,

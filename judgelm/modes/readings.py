@@ -31,7 +31,8 @@ from judgelm.parsing.scores import (
 )
 from judgelm.prompts.catalog import Template, VerdictForm, criterion_template, get_template, letters
 from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
-from judgelm.prompts.prompt_file import FIELDS, JudgePrompt, check_fields
+from judgelm.prompts.judge_prompt import JudgePrompt
+from judgelm.prompts.prompt_template import FIELDS, check_fields, prompt_template
 from judgelm.records import (
     Completion,
     Judgment,
@@ -141,7 +142,7 @@ class Readout:
 def reading_of(mode: BatchMode) -> Template:
     """Return the mode's template, from a prompt file or built-in."""
     prompt = prompt_of(mode)
-    return get_template(mode.template) if prompt is None else prompt.template
+    return get_template(mode.template) if prompt is None else prompt_template(prompt)
 
 
 def prompt_of(mode: BatchMode) -> JudgePrompt | None:

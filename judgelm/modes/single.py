@@ -16,7 +16,7 @@ from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, ex
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Completion, Prompt, Request, Sample, Shown
 
 Against = Literal["auto", "reference", "anchor", "nothing"]

@@ -15,7 +15,7 @@ from judgelm.modes.conversation import VOTE
 from judgelm.modes.flow import Flow, Round, interleave, map_rounds
 from judgelm.modes.mode import BatchMode
 from judgelm.modes.multi import DECIMALS, ranking
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import (
     MAX_REPLIES,
     Completion,

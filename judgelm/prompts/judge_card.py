@@ -20,7 +20,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
 from judgelm.prompts.catalog import Template, get_template
-from judgelm.prompts.prompt_file import JudgePrompt, parse_prompts
+from judgelm.prompts.judge_prompt import JudgePrompt
+from judgelm.prompts.prompt_file import parse_prompts
 from judgelm.records import ThinkingMode
 from judgelm.yaml_files import read_yaml
 

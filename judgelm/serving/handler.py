@@ -22,7 +22,7 @@ from judgelm.errors import EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Judgment, Request
 from judgelm.serving.chat import (
     DEFAULT_MAX_TOKENS,

@@ -15,7 +15,7 @@ from judgelm.data.sources.registry import recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, digest
 from judgelm.errors import InputError
 from judgelm.modes import BatchMode
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Sample
 
 _SOURCE = "question"

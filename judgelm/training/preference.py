@@ -9,7 +9,7 @@ from trl import SFTTrainer  # type: ignore[attr-defined]  # trl loads its names 
 
 from judgelm.errors import ConfigError
 from judgelm.prompts.catalog import Template
-from judgelm.prompts.prompt_file import PromptTemplate
+from judgelm.prompts.prompt_template import PromptTemplate
 from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, check_fixed, check_not_negative
 from judgelm.training.attention import Attention, requested_attention
 from judgelm.training.lora_on_cpu import speed_up_lora

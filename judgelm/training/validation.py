@@ -22,7 +22,7 @@ from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.modes import BatchMode, Pairwise, Reasoned
 from judgelm.modes.readings import prompt_of, reading_of
 from judgelm.parsing.scores import LabelRule
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Judgment, Label, Sample
 from judgelm.runs.runner import judge
 from judgelm.training.arguments import JudgeArguments

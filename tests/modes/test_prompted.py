@@ -12,7 +12,8 @@ from judgelm.modes.label import PromptLabel
 from judgelm.modes.multi import Multi
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.single import Single
-from judgelm.prompts.prompt_file import FIELDS, read_prompt
+from judgelm.prompts.prompt_file import read_prompt
+from judgelm.prompts.prompt_template import FIELDS, prompt_template
 from judgelm.records import LabelVerdict, RankingVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
 from judgelm.runs.stats import RunStats
@@ -251,7 +252,7 @@ class DrawingEngine(ScriptedEngine):
 
 
 def voted(prompt, engine, **options):
-    own = {"prompt": prompt, "template": prompt.template.id, "scale": prompt.reply.scale}
+    own = {"prompt": prompt, "template": prompt_template(prompt).id, "scale": prompt.reply.scale}
     [judgment] = judge([ONE], make_mode("label", options, own), engine)
     return judgment
 

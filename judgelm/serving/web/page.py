@@ -14,7 +14,7 @@ from PIL import Image
 
 from judgelm.judge import Judge
 from judgelm.package import EVERYDAY_PAIRS
-from judgelm.prompts.prompt_file import JudgePrompt
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.browse import browse_tab
