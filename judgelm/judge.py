@@ -35,9 +35,8 @@ from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import JudgeReading, Template
 from judgelm.prompts.judge_card import CARD_NAME, find_card
-from judgelm.prompts.judge_prompt import JudgePrompt
+from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt
 from judgelm.prompts.prompt_file import read_prompt
-from judgelm.prompts.prompt_template import FIELDS
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
 from judgelm.runs.runner import judge

@@ -20,8 +20,7 @@ from judgelm.data.sources.registry import SOURCES, recognise
 from judgelm.data.sources.source import Source
 from judgelm.errors import ConfigError, InputError, LabelCodeError
 from judgelm.parsing.scores import parse_pair_original
-from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.prompts.prompt_template import FIELDS
+from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt
 from judgelm.records import Label, Sample, Unparsed, winner_of
 
 ReferencePolicy = Literal["auto", "use", "ignore"]

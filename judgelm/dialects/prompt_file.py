@@ -31,9 +31,8 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit, literal, resolve_split
 from judgelm.errors import ConfigError
-from judgelm.prompts.judge_prompt import JudgePrompt, Piece, ReplyForm, is_answer, line_of
+from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt, Piece, ReplyForm, is_answer, line_of
 from judgelm.prompts.prompt_file import read_prompts
-from judgelm.prompts.prompt_template import FIELDS
 from judgelm.records import TokenLogprobs
 
 

@@ -31,8 +31,8 @@ from judgelm.parsing.scores import (
 )
 from judgelm.prompts.catalog import Template, VerdictForm, criterion_template, get_template, letters
 from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
-from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.prompts.prompt_template import FIELDS, check_fields, prompt_template
+from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt
+from judgelm.prompts.prompt_template import check_fields, prompt_template
 from judgelm.records import (
     Completion,
     Judgment,

@@ -15,6 +15,8 @@ from judgelm.errors import ConfigError
 
 PromptKind = Literal["pair", "choice", "grade", "label"]
 KINDS: tuple[PromptKind, ...] = ("pair", "choice", "grade", "label")
+FIELDS = "prompt_fields"
+"""Key of a sample's metadata that holds the values of a prompt's other slots."""
 MAX_GRADES = 101
 _STRICT = ConfigDict(extra="forbid")
 BRACES = re.compile(r"(?<!\{)\{([^\W\d][\w.-]*)\}(?!\})")

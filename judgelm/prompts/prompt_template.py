@@ -8,11 +8,9 @@ from typing import cast
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import JudgeReading, Layout, Messages, Template, VerdictForm, fill
-from judgelm.prompts.judge_prompt import BRACES, JudgePrompt, PromptKind
+from judgelm.prompts.judge_prompt import BRACES, FIELDS, JudgePrompt, PromptKind
 from judgelm.records import Prompt, Role, Sample, Span
 
-FIELDS = "prompt_fields"
-"""Key of a sample's metadata that holds the values of a prompt's other slots."""
 _MARK = "\ue000"
 """Precedes the names of slots in a layout, so that literal braces are never mistaken for slots."""
 

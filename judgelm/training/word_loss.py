@@ -29,7 +29,8 @@ from judgelm.engines.candidates import CandidateTokenizer
 from judgelm.errors import ConfigError
 from judgelm.modes.readings import words_of
 from judgelm.prompts.catalog import Template
-from judgelm.prompts.prompt_template import FIELDS, PromptTemplate
+from judgelm.prompts.judge_prompt import FIELDS
+from judgelm.prompts.prompt_template import PromptTemplate
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 

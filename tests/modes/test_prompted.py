@@ -12,8 +12,9 @@ from judgelm.modes.label import PromptLabel
 from judgelm.modes.multi import Multi
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.single import Single
+from judgelm.prompts.judge_prompt import FIELDS
 from judgelm.prompts.prompt_file import read_prompt
-from judgelm.prompts.prompt_template import FIELDS, prompt_template
+from judgelm.prompts.prompt_template import prompt_template
 from judgelm.records import LabelVerdict, RankingVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
 from judgelm.runs.stats import RunStats

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.prompts.judge_prompt import FIELDS
 from judgelm.prompts.prompt_file import read_prompt, read_prompts
-from judgelm.prompts.prompt_template import FIELDS, check_fields, prompt_template
+from judgelm.prompts.prompt_template import check_fields, prompt_template
 from judgelm.records import Sample
 from tests.support.flows import text_of
 

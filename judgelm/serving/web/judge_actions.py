@@ -12,7 +12,7 @@ from judgelm.modes import BatchMode
 from judgelm.modes.follow_up import FollowUp
 from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.scores import score_lines
-from judgelm.prompts.prompt_template import FIELDS
+from judgelm.prompts.judge_prompt import FIELDS
 from judgelm.records import Judgment, Sample
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.web.judgment_view import judgment_panel, live_reasons, text_failure

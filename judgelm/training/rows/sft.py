@@ -16,7 +16,8 @@ from judgelm.data.labelled_pair import LabelledPair, score_line, training_scores
 from judgelm.data.samples import SampleStream
 from judgelm.errors import InputError
 from judgelm.prompts.catalog import verdict_text
-from judgelm.prompts.prompt_template import FIELDS, PromptTemplate, field_check
+from judgelm.prompts.judge_prompt import FIELDS
+from judgelm.prompts.prompt_template import PromptTemplate, field_check
 from judgelm.records import Label, Sample, Unparsed, failure_name
 from judgelm.training.rows.builder import IGNORED, RowBuilder
 
