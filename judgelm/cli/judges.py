@@ -14,7 +14,7 @@ from judgelm.errors import ConfigError, InputError, ModelError
 from judgelm.judges import cards
 from judgelm.judges.bases import Origin, check_room, find_origin, install_base
 from judgelm.judges.install import find_source, install_adapter
-from judgelm.prompts.judge_card import CARD_NAME, Card, write_card
+from judgelm.prompts.judge_card import CARD_NAME, Card, PromptSource, template_of, write_card
 
 if TYPE_CHECKING:
     from judgelm.judges.released import Checkpoint, ReleasedJudge
@@ -134,12 +134,14 @@ def new_command(
     scale: tuple[float, float] = (1, 10),
     step: Annotated[float, typer.Option(min=0.01)] = 1,
     reference: Literal["without", "with", "both"] = "both",
+    prompt: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
 ) -> None:
     """Write a judge.json with the training prompt of a model that was not trained with judgelm.
 
     Options:
         folder: Folder of the model or adapter.
         template: Template that the model was trained with.
+        prompt: Your own judge prompt that the model was trained with, instead of a template.
         scale: Lowest and highest score.
         step: Step between scores.
         reference: Whether the training prompts contained references: without, with, or both.
@@ -147,19 +149,26 @@ def new_command(
     Examples:
         judgelm judges new my-judge --template judgelm-v1
         judgelm judges new my-judge --template judgelm-chat --scale 1 5
+        judgelm judges new my-judge --prompt my_prompt.yaml
 
     Exit codes: 0 written, 1 usage error.
     """
-    from judgelm.prompts.catalog import get_template
+    from judgelm.prompts.prompt_file import read_prompt
 
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; pass the folder of the model or adapter")
     if (folder / CARD_NAME).exists():
         raise ConfigError(f"{folder / CARD_NAME} already exists; delete it first")
-    chosen = get_template(template)
-    form = "chat" if chosen.chat else "text"
+    source = None if prompt is None else PromptSource.of(read_prompt(prompt))
+    chosen = template_of(template, source)
     card = Card(
-        template=chosen.id, template_sha=chosen.sha, scale=scale, step=step, prompt_format=form, reference=reference
+        template=chosen.id,
+        template_sha=chosen.sha,
+        scale=scale if source is None else source.load().reply.scale,
+        step=step,
+        prompt=source,
+        prompt_format="chat" if chosen.chat else "text",
+        reference=reference,
     )
     write_card(folder, card)
     console.message(f"wrote {folder / CARD_NAME}")

@@ -95,7 +95,7 @@ def tune_command(
 
     Examples:
         judgelm tune owner/name -l labelled.jsonl -o my-judge
-        judgelm tune my-model -l labels.csv -o my-judge --prompt first.txt --prompt second.yaml
+        judgelm tune my-model -l labels.csv -o my-judge --prompt my_prompt.txt
         judgelm tune my-model -l labels.jsonl -o kind --criterion "It is kind."
         judgelm-batch pairs.jsonl -o out.jsonl --model my-judge
 

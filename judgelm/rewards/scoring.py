@@ -1,10 +1,11 @@
 """Compute rewards in [0, 1], except for reward models. An answer without a verdict gets the reward None, never 0."""
 
 import hashlib
+import json
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -15,6 +16,7 @@ from judgelm.errors import ConfigError, EngineError, not_found
 from judgelm.judge import Judge, expected_score, first_better
 from judgelm.modes import BatchMode
 from judgelm.modes.checklist import CRITERIA_FIELD, Criterion, parse_criteria
+from judgelm.prompts.prompt_file import FIELDS, check_fields
 from judgelm.records import Judgment, Sample
 from judgelm.runs.runner import judge
 
@@ -27,12 +29,17 @@ ALONE: tuple[Method, ...] = ("reference", "score", "checklist")
 
 
 class RewardedAnswer(NamedTuple):
-    """An answer to reward. Answers with the same question and reference form a group."""
+    """An answer to reward. Answers with the same question, reference, and fields form a group.
+
+    Attributes:
+        fields: values of the other slots of the judge's prompt file.
+    """
 
     question: str
     text: str
     reference: str | None = None
     criteria: Sequence[object] | None = None
+    fields: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +80,8 @@ class AnswerRewards:
             raise not_found("method", method, METHODS)
         self.method = method
         self._options = options or MethodOptions()
+        self._prompt = judge.format.prompt
+        self.fields = () if self._prompt is None else self._prompt.fields
         self._scale = None if judge.template.reading == "reward" else judge.format.scale
         if method == "score" and judge.template.reading == "letters":
             raise ConfigError("method score: letters cannot score single answers; use method reference or group")
@@ -98,12 +107,16 @@ class AnswerRewards:
         return self._group_means(answers)
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
-        """Return the sample to judge with a method in `ALONE`, or None if the reference or criteria are missing."""
+        """Return the sample to judge with a method in `ALONE`, or None if the reference or criteria are missing.
+
+        Raises:
+            InputError: the judge's prompt file shows a field that the answer does not have.
+        """
         if self.method == "reference":
             if answer.reference is None:
                 return None
-            return Sample(id="", question=answer.question, answers=(answer.text, answer.reference))
-        sample = Sample(id="", question=answer.question, answers=(answer.text,), reference=answer.reference)
+            return self._sample(answer, (answer.text, answer.reference), None)
+        sample = self._sample(answer, (answer.text,), answer.reference)
         if self.method == "checklist" and answer.criteria is not None:
             return replace(sample, metadata={CRITERIA_FIELD: parse_criteria(answer.criteria)})
         return None if self.method == "checklist" and not self._options.criteria else sample
@@ -120,6 +133,13 @@ class AnswerRewards:
         """Stop the queue. The judge stays open."""
         self.queue.close()
 
+    def _sample(self, answer: RewardedAnswer, answers: tuple[str, ...], reference: str | None) -> Sample:
+        metadata = {FIELDS: answer.fields} if answer.fields else {}
+        sample = Sample(id="", question=answer.question, answers=answers, reference=reference, metadata=metadata)
+        if self._prompt is not None:
+            check_fields(sample, self._prompt)
+        return sample
+
     def _group_means(self, answers: Sequence[RewardedAnswer]) -> list[float | None]:
         matches = [match for members in groups_of(answers).values() for match in combinations(members, 2)]
         known: list[list[float]] = [[] for _ in answers]
@@ -133,8 +153,7 @@ class AnswerRewards:
     def _compare(self, pairs: Sequence[tuple[RewardedAnswer, RewardedAnswer]]) -> list[float | None]:
         differing = {index: pair for index, pair in enumerate(pairs) if pair[0].text != pair[1].text}
         samples = [
-            Sample(id="", question=first.question, answers=(first.text, second.text), reference=first.reference)
-            for first, second in differing.values()
+            self._sample(first, (first.text, second.text), first.reference) for first, second in differing.values()
         ]
         chances: list[float | None] = [0.5] * len(pairs)
         for index, judgment in zip(differing, self.queue.judge(samples), strict=True):
@@ -238,6 +257,7 @@ def _key(sample: Sample) -> str:
     reference = "" if sample.reference is None else f"reference {sample.reference}"
     criteria = parse_criteria(own) if (own := sample.metadata.get(CRITERIA_FIELD)) is not None else ()
     parts = [sample.question, *sample.answers, reference, *(f"{each.weight} {each.text}" for each in criteria)]
+    parts += [f"fields {json.dumps(fields)}"] if (fields := sample.metadata.get(FIELDS)) is not None else []
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         encoded = part.encode(errors="surrogatepass")
@@ -245,9 +265,9 @@ def _key(sample: Sample) -> str:
     return digest.hexdigest()
 
 
-def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None], list[int]]:
-    """Group answer indices by question and reference."""
-    groups: dict[tuple[str, str | None], list[int]] = {}
+def groups_of(answers: Sequence[RewardedAnswer]) -> dict[tuple[str, str | None, str], list[int]]:
+    """Group answer indices by question, reference, and fields."""
+    groups: dict[tuple[str, str | None, str], list[int]] = {}
     for index, answer in enumerate(answers):
-        groups.setdefault((answer.question, answer.reference), []).append(index)
+        groups.setdefault((answer.question, answer.reference, json.dumps(answer.fields)), []).append(index)
     return groups

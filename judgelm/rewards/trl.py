@@ -21,6 +21,7 @@ Text = str | Sequence[Mapping[str, Any]]
 class JudgeReward:
     """Computes rewards for completions using a judge; see `AnswerRewards`.
 
+    If the judge has a prompt file, the values of its other slots are read from the columns with the same names.
     Completions with a None reward get no advantage. The share of None rewards is logged as `judge_failures`.
 
     Args:
@@ -63,12 +64,17 @@ class JudgeReward:
             raise InputError(f'the dataset has no column "{reference}"; set reference= to the column of references')
         if self._rewards.method == "checklist" and criteria not in columns and not self._has_criteria:
             raise InputError(f'the dataset has no column "{criteria}"; set criteria= to the column with criteria')
+        if missing := [name for name in self._rewards.fields if name not in columns]:
+            raise InputError(f'the dataset has no column "{missing[0]}", which the judge\'s prompt shows; add it')
         questions = columns.get(question) or [question_text(prompt) for prompt in prompts]
         references = columns.get(reference) or [None] * len(prompts)
         checklists = columns.get(criteria) or [None] * len(prompts)
+        own = [{name: columns[name][index] for name in self._rewards.fields} for index in range(len(prompts))]
         answers = [
-            RewardedAnswer(query, completion_text(text), known, checklist)
-            for query, text, known, checklist in zip(questions, completions, references, checklists, strict=True)
+            RewardedAnswer(query, completion_text(text), known, checklist, fields)
+            for query, text, known, checklist, fields in zip(
+                questions, completions, references, checklists, own, strict=True
+            )
         ]
         rewards = self._rewards(answers) if self._rewards.method in ALONE else self._in_groups(answers)
         if log_metric is not None and rewards:

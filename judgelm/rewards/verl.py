@@ -38,7 +38,8 @@ async def compute_score(
         data_source: ignored.
         solution_str: the response.
         ground_truth: the reference answer, for method `reference`.
-        extra_info: contains the question and, for method `checklist`, a list of `criteria`.
+        extra_info: contains the question and, for method `checklist`, a list of `criteria`; for a judge with a prompt
+            file, also the values of its other slots.
         model: see `Judge`.
         engine: see `Judge`.
         method: `reference`, `score`, or `checklist`; see `AnswerRewards`.
@@ -56,7 +57,9 @@ async def compute_score(
     for name in ("reward_router_address", "reward_model_tokenizer"):
         options.pop(name, None)
     rewards = _rewards(model, engine, method, json.dumps(_plain(options), sort_keys=True))
-    sample = rewards.sample(RewardedAnswer(text, solution_str, reference, _plain((extra_info or {}).get("criteria"))))
+    info = _plain(extra_info or {})
+    fields = {name: info[name] for name in rewards.fields if name in info}
+    sample = rewards.sample(RewardedAnswer(text, solution_str, reference, info.get("criteria"), fields))
     if sample is None and method == "checklist":
         raise InputError('extra_info has no "criteria"; method "checklist" requires a list of criteria')
     if sample is None:

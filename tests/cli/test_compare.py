@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from judgelm.cli.compare import _identities
+from judgelm.engines.catalog import ENGINES
 from tests.support.jsonl_files import rows_of, write_rows
+from tests.support.word_engine import WordEngine
 
 JUDGE = ("--bootstrap", 100, "--engine", "scripted", "--judge")
 A, B = ("name=a,engine=scripted,model=Paris", "name=b,engine=scripted,model=Lyon")
@@ -185,3 +187,19 @@ def test_question_sets_are_read_from_the_folder_or_the_error_names_the_file(cli,
     code, _, err = cli(*command)
     assert code == 0, err
     assert rows_of("out/pairs.jsonl")[1]["question"] == "What is 1?"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["{context}: {question} {answer}\nreply: Yes/No", "{context}: {question} {answer_1} {answer_2}\nreply: A/B/C"],
+)
+def test_a_prompt_judges_the_pairs_with_the_fields_of_the_questions(compare, monkeypatch, prompt):
+    monkeypatch.setitem(ENGINES, "scripted", WordEngine)
+    write_rows("questions.jsonl", [{"id": f"q{i}", "question": f"What is {i}?", "context": f"c{i}"} for i in range(20)])
+    for name, text in (("a", "2 2"), ("b", "1 1")):
+        write_rows(f"{name}.jsonl", [{"question_id": f"q{i}", "model": name, "text": text} for i in range(20)])
+    Path("mine.txt").write_text(prompt)
+    code, out, err = compare("--prompt", "mine.txt", models=("a.jsonl", "b.jsonl"))
+    assert code == 0, err
+    assert "a beats b on 100.0 %" in out
+    assert rows_of("out/pairs.jsonl")[3]["metadata"] == {"context": "c3"}

@@ -284,3 +284,9 @@ def test_conflicting_options_are_refused_before_any_request(annotate, arguments,
     assert code == 1
     assert finding in " ".join(err.split())
     assert [path.name for path in Path().iterdir()] == ["pairs.jsonl"]
+
+
+def test_a_prompt_is_refused_with_the_way_out(annotate):
+    write("pairs.jsonl", pairs(1))
+    code, _, err = annotate("pairs.jsonl", "-o", "train.jsonl", "--model", "m", "--prompt", "mine.txt")
+    assert (code, "use judgelm-batch" in err) == (1, True)

@@ -40,6 +40,13 @@ def test_rows_without_labels_for_the_recipe_are_refused(cli, rows, recipe, text,
         assert str(rows(text)) in errors
 
 
+def test_rows_without_a_field_of_the_prompt_are_refused(cli, rows, tmp_path):
+    (tmp_path / "mine.txt").write_text("{policy} {answer}\nreply: Yes/No")
+    given = ("--train_data", rows(WON), "--prompt", tmp_path / "mine.txt")
+    code, _, errors = cli("judgelm", "train", "preference", "--config", "few_pairs", *given)
+    assert (code, "rows.csv:2" in errors, "shows {policy}" in errors) == (1, True, True)
+
+
 def test_rows_are_checked_before_torch_is_loaded(rows):
     script = (
         "import sys; from judgelm.cli import main; sys.argv = ['judgelm', *sys.argv[1:]]\n"

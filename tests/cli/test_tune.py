@@ -250,3 +250,11 @@ def test_unusable_prompts_are_refused_before_the_model_is_loaded(tune, labels, t
     code, _, err = tune(labels(), "--prompt", name)
     assert (code, WordEngine.asked) == (1, 0)
     assert finding in err
+
+
+def test_labels_of_one_answer_are_refused(tune, tmp_path):
+    (tmp_path / "label.txt").write_text(LABEL)
+    rows = [{"id": f"p{i}", "question": "q", "customer": "x", "answer": "1 1", "label": "yes"} for i in range(30)]
+    code, _, err = tune(write_rows(tmp_path / "one.jsonl", rows), "--prompt", "label.txt")
+    assert (code, WordEngine.asked) == (1, 0)
+    assert len(err.strip().splitlines()) == 1

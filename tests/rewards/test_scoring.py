@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from judgelm.engines.scripted import ScriptedEngine
-from judgelm.errors import ConfigError, EngineError
+from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise, Reasoned
 from judgelm.modes.checklist import Criterion
@@ -38,6 +38,37 @@ def answers(*qualities, reference=None):
 def test_judges_that_are_read_off_a_word_reward_by_their_reading(template, method, expected):
     given = answers(5, 7, reference=of_quality(6) if method == "reference" else None)
     assert rewarding(method, KnownEngine(word_opinion), template)(given) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "method", "expected"),
+    [
+        ("{context} {answer}\nreply: Yes/No", "score", [4 / 9, 6 / 9]),  # P(Yes)
+        ("{context} {answer}\nreply: Yes/No", "group", [2 / 7, 5 / 7]),
+        ("{context} {answer_1} {answer_2}\nreply: A/B", "reference", [1 / 3, 2 / 3]),
+    ],
+)
+def test_a_prompt_rewards_answers_and_gets_its_fields(tmp_path, text, method, expected):
+    (tmp_path / "mine.txt").write_text(text)
+    engine = KnownEngine(word_opinion)
+    rewards = AnswerRewards(known_judge(engine, prompt=tmp_path / "mine.txt"), method)
+    given = answers(5, 7, reference=of_quality(6) if method == "reference" else None)
+    assert rewards([answer._replace(fields={"context": "c"}) for answer in given]) == pytest.approx(expected)
+    assert engine.prompts[0].spans[0].text == "c"
+    judged = rewards.queue.judged
+    with pytest.raises(InputError, match=r"prompt mine shows \{context\}"):
+        rewards(given)
+    # other fields make another sample, and another group
+    others = [given[0]._replace(fields={"context": "d"}), given[1]._replace(fields={"context": "e"})]
+    assert (rewards(others) == [None, None]) == (method == "group")
+    assert rewards.queue.judged - judged == (0 if method == "group" else 2)
+
+
+def test_a_grade_of_a_prompt_is_rescaled(tmp_path):
+    (tmp_path / "mine.txt").write_text("{question} {answer}\nreply: 1-5")
+    engine = KnownEngine(lambda prompt: {"4": 0.5, "5": 0.5})
+    # the mean of 4 and 5, from 1 to 5: 3.5 / 4
+    assert AnswerRewards(known_judge(engine, prompt=tmp_path / "mine.txt"), "score")(answers(5)) == [0.875]
 
 
 def test_a_checklist_rewards_the_weighted_share_of_what_is_met():

@@ -56,6 +56,16 @@ def test_the_criteria_are_a_column_or_an_option():
         called(JudgeReward(judge, "checklist"), ["a"])
 
 
+def test_the_fields_of_a_prompt_are_columns(tmp_path):
+    (tmp_path / "mine.txt").write_text("{question} {context} {answer}\nreply: Yes/No")
+    engine = KnownEngine(lambda prompt: {"Yes": 0.75, "No": 0.25})
+    function = JudgeReward(known_judge(engine, prompt=tmp_path / "mine.txt"), "score")
+    assert called(function, ["a", "b"], context=["c", "d"]) == pytest.approx([0.75, 0.75])
+    assert {span.text for prompt in engine.prompts for span in prompt.spans} >= {"c", "d"}
+    with pytest.raises(InputError, match='no column "context"'):
+        called(function, ["a"])
+
+
 def test_groups_are_the_completions_of_a_prompt():
     completions = [of_quality(level) for level in (5, 7, 6, 5)]
     rewards = called(reward_function("group"), completions, prompts=["q", "other", "q", "other"])

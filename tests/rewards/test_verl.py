@@ -31,6 +31,14 @@ def test_a_checklist_is_part_of_the_row():
     assert score(truth=None, method="checklist", model="Yes", extra_info=row)["score"] == pytest.approx(2 / 3)
 
 
+def test_the_fields_of_a_prompt_are_part_of_the_row(tmp_path):
+    (tmp_path / "mine.txt").write_text("{context} {answer}\nreply: Yes/No")
+    options = {"truth": None, "method": "score", "model": "Yes", "prompt": str(tmp_path / "mine.txt")}
+    with pytest.raises(InputError, match=r"prompt mine shows \{context\}"):
+        score(**options)
+    assert score(extra_info={"question": "q", "context": "c"}, **options)["score"] == pytest.approx(1.0)
+
+
 def test_many_responses_share_the_judge():
     async def all_of_them():
         calls = (compute_score("any", f"answer {index}", "b", {"question": "q"}, **SCRIPT) for index in range(50))

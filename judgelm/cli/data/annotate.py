@@ -90,9 +90,12 @@ def annotate_command(
         raise ConfigError("--drop-disagreeing requires two orders; add --both-orders")
     if pairs == "-" or out.suffix != ".jsonl":
         raise ConfigError("PAIRS must be a file, not standard input, and OUT must end in .jsonl")
+    if judge_options.prompt is not None:
+        finding = "--prompt is not supported, because training rows need scores and a reason in JudgeLM's form"
+        raise ConfigError(f"{finding}; to label pairs with your prompt, use judgelm-batch {pairs} --prompt")
     engine = choose_engine()[0] if judge_options.engine == "auto" else judge_options.engine
     card = find_card(judge_options.adapter or model) if engine in ("transformers", "vllm") else None
-    template = judge_options.template or (card.template if card else "judgelm-paper")
+    template = judge_options.template or (card.template if card and card.prompt is None else "judgelm-paper")
     mode = TeacherMode(template=template, reason_tokens=reason_tokens, temperature=temperature, seed=seed)
     prompts = teacher.TeacherPrompts(reference=reference, both_orders=both_orders)
     run = out.with_name(f"{out.stem}.judgments.jsonl")
