@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from judgelm.dialects.prompt_file import read_prompts
+from judgelm.dialects.prompt_file import read_dialects
 from judgelm.serving.app import create_app
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings, bind
@@ -25,7 +25,7 @@ def main() -> None:
         sys.stdout.write(f"http://127.0.0.1:{bound.getsockname()[1]}/v1\n")
         sys.stdout.flush()
 
-    unknown, prompts = (sys.argv[1:] or ["refuse"])[0], read_prompts(Path(__file__).with_name("own_prompts.yaml"))
+    unknown, prompts = (sys.argv[1:] or ["refuse"])[0], read_dialects(Path(__file__).with_name("own_prompts.yaml"))
     with handler_of(SchemaEngine(), unknown=unknown, prompts=prompts) as handler:
         app = create_app(handler, ServerSettings(model="known"))
         config, traffic = uvicorn_config(app, access_log=False), app.state.traffic
