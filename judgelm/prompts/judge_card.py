@@ -12,18 +12,19 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from socket import gaierror
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
-from judgelm.prompts.catalog import Template, get_template
 from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.prompts.prompt_file import parse_prompts
 from judgelm.records import ThinkingMode
 from judgelm.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from judgelm.prompts.catalog import Template
 
 CARD_NAME = "judge.json"
 MODEL_CARD_NAME = "README.md"
@@ -70,15 +71,20 @@ class PromptSource:
         Raises:
             CardError: the text does not contain a prompt with this name.
         """
+        from judgelm.prompts.prompt_file import parse_prompts  # loads jinja2, which --help does not need
+
         for prompt in parse_prompts(self.text, self.file):
             if prompt.name == self.name:
                 return prompt
         raise CardError(f"prompt: {self.file} has no prompt named {self.name}; restore the card, or pass --ignore-card")
 
 
-def template_of(template_id: str, prompt: PromptSource | None) -> Template:
+def template_of(template_id: str, prompt: PromptSource | None) -> "Template":
     """Return the template of a prompt file, or else a built-in template."""
-    return get_template(template_id) if prompt is None else prompt.load().template
+    from judgelm.prompts.catalog import get_template
+    from judgelm.prompts.prompt_template import prompt_template
+
+    return get_template(template_id) if prompt is None else prompt_template(prompt.load())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

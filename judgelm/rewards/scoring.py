@@ -16,7 +16,8 @@ from judgelm.errors import ConfigError, EngineError, not_found
 from judgelm.judge import Judge, expected_score, first_better
 from judgelm.modes import BatchMode
 from judgelm.modes.checklist import CRITERIA_FIELD, Criterion, parse_criteria
-from judgelm.prompts.prompt_file import FIELDS, check_fields
+from judgelm.prompts.judge_prompt import FIELDS
+from judgelm.prompts.prompt_template import check_fields
 from judgelm.records import Judgment, Sample
 from judgelm.runs.runner import judge
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from judgelm.prompts.judge_card import find_card
+from judgelm.prompts.prompt_template import prompt_template
 from tests.support.named_judges import SMALL
 
 NOTICE = "small-judge 9.9: adapter under CC-BY-NC-4.0 (research use only"
@@ -61,7 +62,7 @@ def test_a_card_is_written_for_a_prompt(cli, tmp_path):
     assert cli("judgelm", "judges", "new", str(tmp_path), "--prompt", str(tmp_path / "mine.txt"))[0] == 0
     card = find_card(str(tmp_path))
     assert (card.template, card.prompt.name, card.scale) == ("prompt:mine", "mine", (1, 5))
-    assert card.prompt.load().template.sha == card.template_sha
+    assert prompt_template(card.prompt.load()).sha == card.template_sha
 
 
 def test_a_run_without_a_model_announces_the_default_judge(cli, pairs, small_judge, tmp_path):

@@ -79,7 +79,7 @@ def test_a_json_file_and_yaml_words_are_read_as_text(read):
 
 def test_every_change_of_the_file_changes_the_hash(read):
     first, second = read(SUPPORT, "support.txt"), read(SUPPORT.replace("supported?", "supported ?"), "support.txt")
-    assert first.template.sha == read(SUPPORT, "support.txt").template.sha != second.template.sha
+    assert first.sha == read(SUPPORT, "support.txt").sha != second.sha
     assert first.source == SUPPORT
 
 
@@ -145,7 +145,7 @@ def test_grades_have_scores_and_spellings(read):
 
 
 def test_the_form_of_the_reply_is_split_around_reason_and_verdict(read):
-    form = read(REASON % r'text: "Why: {reason}\nVerdict: [[{verdict}]]"').template.verdict
+    form = prompt_template(read(REASON % r'text: "Why: {reason}\nVerdict: [[{verdict}]]"')).verdict
     assert (form.head, form.before, form.stop) == ("Why: ", "\nVerdict: [[", "Verdict: [[")
     form = read(REASON % "json: {why: reason, ok: verdict}").template.verdict
     assert (form.head, form.before, form.stop) == ('{"why": "', '", "ok": "', '"ok"')

@@ -17,6 +17,7 @@ from judgelm.judge import Judge
 from judgelm.modes import Pairwise
 from judgelm.prompts.catalog import get_template, read_texts
 from judgelm.prompts.judge_card import PromptSource, find_card
+from judgelm.prompts.prompt_template import prompt_template
 from judgelm.runs.runner import judge
 from judgelm.training import score_line_loss
 from judgelm.training.arguments import JudgeArguments, check_arguments
@@ -412,10 +413,10 @@ def test_words_are_the_single_tokens_behind_the_prompt(chat_tokenizer, tokenizer
     assert word_tokens(chat_tokenizer, get_template("grade"), (1, 3)).scores == (1, 2, 3)
     with pytest.raises(ConfigError, match=r"'10' is more than one token for this base.*such as \[1, 9\]"):
         word_tokens(chat_tokenizer, get_template("grade"), (1, 10))
-    words = word_tokens(chat_tokenizer, prompt_source(LABEL).load().template, (1, 10))
+    words = word_tokens(chat_tokenizer, prompt_template(prompt_source(LABEL).load()), (1, 10))
     assert [chat_tokenizer.convert_ids_to_tokens(list(ids)) for ids in words.ids] == [["Yes", "ĠYes"], ["No", "ĠNo"]]
     with pytest.raises(ConfigError, match=r"prompt:mine: 'Fulfilled' is more .*use a shorter word in the prompt"):
-        word_tokens(chat_tokenizer, prompt_source("Fulfilled/No").load().template, (1, 10))
+        word_tokens(chat_tokenizer, prompt_template(prompt_source("Fulfilled/No").load()), (1, 10))
     tokenizer.chat_template = CHAT
     with pytest.raises(ConfigError, match=r"yes-no: 'yes' is more than one token .*; use a different reading"):
         word_tokens(tokenizer, get_template("yes-no"), (1, 10))
