@@ -147,9 +147,11 @@ def test_grades_have_scores_and_spellings(read):
 def test_the_form_of_the_reply_is_split_around_reason_and_verdict(read):
     form = prompt_template(read(REASON % r'text: "Why: {reason}\nVerdict: [[{verdict}]]"')).verdict
     assert (form.head, form.before, form.stop) == ("Why: ", "\nVerdict: [[", "Verdict: [[")
-    form = read(REASON % "json: {why: reason, ok: verdict}").template.verdict
+    form = prompt_template(read(REASON % "json: {why: reason, ok: verdict}")).verdict
     assert (form.head, form.before, form.stop) == ('{"why": "', '", "ok": "', '"ok"')
-    form = read(LABEL + "{label: {fulfilled: Yes, failed: No}, json: {ok: verdict, why: reason}}").template.verdict
+    form = prompt_template(
+        read(LABEL + "{label: {fulfilled: Yes, failed: No}, json: {ok: verdict, why: reason}}")
+    ).verdict
     assert (form.head, form.before, form.reason_tokens) == ("", '{"ok": "', None)
 
 
