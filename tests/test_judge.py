@@ -184,7 +184,7 @@ def test_a_chat_model_without_a_card_is_read_by_yes_and_no_and_does_not_think_fi
         assert (judge.format.template, judge.format.source, judge.engine.thinking.mode) == ("yes-no", "default", "off")
         assert "yes-no" in judge.notes[0]
         judgment = judge.compare("what is paris", "a big capital", "red")
-    assert judgment.failure.code == "off_grammar"  # random weights say neither word, and do not think
+    assert judgment.failure.code == "low_coverage"  # random weights say neither word, and do not think
     assert "probability of yes, no" in judgment.failure.why
     with Judge(str(folder), engine="transformers", reading="score-line") as judge:
         assert (judge.format.template, judge.engine.thinking.mode) == ("judgelm-chat", "absent")

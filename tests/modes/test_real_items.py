@@ -24,9 +24,9 @@ OPTIONS = {
     "qa": SHORT,
     "multimodal": {},
 }
-ASKED = [mode for mode in MODES if mode not in ("reasoned", "checklist", "trajectory", "reward")]
+ASKED = [mode for mode in MODES if mode not in ("reasoned", "label", "checklist", "trajectory", "reward")]
 """Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py. The
-last three need a judge that is read off words, or a head of one number, and have files of their own."""
+others need a prompt file, or a judge that is read off words, or a head of one number, and have files of their own."""
 
 NOT_THE_ENGINES = {"off_grammar", "out_of_range", "truncated", "too_long"}
 
