@@ -281,7 +281,7 @@ class Truncator:
         except (ValueError, TemplateError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(
-                f"the chat template could not be applied to this prompt ({reason}); use a plain-text --template"
+                f"the chat template could not be applied to this prompt ({reason}); use a model with a chat template, or a plain-text --template"
             ) from error
 
     def _rendered(self, messages: list[dict[str, Any]]) -> str:
