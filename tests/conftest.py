@@ -139,6 +139,14 @@ def tiny_reward_model(tiny_model, made_once) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_chat(tiny_model, made_once) -> Path:
+    """`tiny_model` with a chat template."""
+    from tests.support.tiny_judges import make_chat_model
+
+    return made_once("tiny/chat", lambda folder: make_chat_model(tiny_model, folder))
+
+
+@pytest.fixture(scope="session")
 def tiny_adapters(tiny_judge, made_once) -> tuple[Path, Path]:
     """Two LoRA adapters for `tiny_judge`, with random weights that change what it writes."""
     from tests.support.tiny_judges import make_adapter

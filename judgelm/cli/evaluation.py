@@ -66,6 +66,9 @@ def score(options: ScoringOptions) -> ScoredRun:
         if isinstance(whole_reverse, StoredJudgments):
             check_reversed(whole, whole_reverse)  # other programs may store the texts without swapping them
     manifest = load_manifest(options.judgments)
+    if (name := _mode(manifest).get("name")) == "label":
+        finding = f"{options.judgments}: mode {name} judges single answers, and eval compares pairs"
+        raise ConfigError(f"{finding}; judgelm export -s FILE puts the verdicts next to your labels")
     reading = replace(options.reading_of(options.labels, options.judgments), as_authors=options.parser == "original")
     labelled = load_labels(options.labels, options.label_reference, manifest, reading)
     labelled = _by_order_rule(labelled, options)
@@ -75,7 +78,7 @@ def score(options: ScoringOptions) -> ScoredRun:
     clusters: dict[str, int] = {}
     names_models = False
     for key, sample in samples.items():
-        clusters[key] = xxh3_64_intdigest(sample.question.encode(errors="surrogatepass"))
+        clusters[key] = xxh3_64_intdigest((sample.question or key).encode(errors="surrogatepass"))
         names_models |= bool(sample.answer_models)
     threshold = mode.get("tie_threshold", TIE_THRESHOLD) if options.tie_threshold is None else options.tie_threshold
     protocol = EvaluationOptions(

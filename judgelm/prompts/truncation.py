@@ -303,7 +303,11 @@ class Truncator:
             return self._rendered(messages, asks=asks, **options)
         except (ValueError, TemplateError) as error:
             finding = f"the chat template could not be applied to this prompt ({str(error).splitlines()[0]})"
-            way_out = "use a plain-text --template" if asks is None else "change the messages"
+            way_out = (
+                "use a model with a chat template, or a plain-text --template"
+                if asks is None
+                else "change the messages"
+            )
             raise ConfigError(f"{finding}; {way_out}") from error
 
     def _rendered(self, messages: list[dict[str, Any]], *, asks: bool | None = None, **options: object) -> str:

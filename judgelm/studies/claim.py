@@ -94,7 +94,7 @@ def _chosen(named: Mapping[str, tuple[str, ...]], model: str | None, against: st
 
 
 def _pair(judgment: Judgment, sample: Sample | None, first: bool) -> _ModelPair:
-    question = judgment.sample_id if sample is None else sample.question
+    question = judgment.sample_id if sample is None else sample.question or sample.id
     return _ModelPair(id=judgment.sample_id, judgment=judgment, question=question, first=first)
 
 

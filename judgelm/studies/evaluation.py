@@ -333,7 +333,7 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
             orders += f" (order rule {options.run_rule})"
     elif protocol := next(filter(None, map(protocol_of, {row.judgment.mode for row in rows})), ""):
         orders = protocol
-    elif any(row.judgment.reads_words for row in rows):
+    elif any(row.judgment.reads_words and len(row.judgment.shown[0].order) == 1 for row in rows):
         orders = "Each answer was judged by itself; verdicts are based on P(first better)"
     elif any(row.judgment.shown for row in rows):
         orders = "Each pair was judged in one order"

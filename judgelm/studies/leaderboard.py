@@ -189,7 +189,8 @@ def _match(verdict: _Verdict, sample: Sample) -> Match:
     (preference, order), (first, second) = verdict, sample.answer_models
     if order == (1, 0):
         first, second, preference = second, first, 1 - preference
-    return Match(first=first, second=second, preference=preference, question=sample.question, ordered=order is not None)
+    question, ordered = sample.question or sample.id, order is not None
+    return Match(first=first, second=second, preference=preference, question=question, ordered=ordered)
 
 
 _MIN_COMMON_MODELS = 3

@@ -273,7 +273,7 @@ class JoinedPair:
 
 def questions_of(labelled: LabelledSet) -> dict[str, str]:
     """Return the question for each sample id; pairs with the same question are resampled together."""
-    return {sample.id: sample.question for sample in labelled.samples.values()}
+    return {sample.id: sample.question or sample.id for sample in labelled.samples.values()}
 
 
 def join(

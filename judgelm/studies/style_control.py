@@ -80,7 +80,7 @@ def controlled_agreement(
     Raises:
         InputError: fewer than two judged pairs have both answers in the samples.
     """
-    clusters = {key: sample.question for key, sample in samples.items()}
+    clusters = {key: sample.question or key for key, sample in samples.items()}
     rule, threshold = evaluation.order_rule, options.tie_threshold
     rows = join(by_id(judgments), labels, reverse or {}, clusters, rule, threshold)
     judged = [row for row in rows if row.judged is not None]

@@ -14,8 +14,10 @@ from judgelm.engines.catalog import choose_engine, load_engine, resolve_options
 from judgelm.engines.grammars import follows
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, ModelError
+from judgelm.modes import make_mode
 from judgelm.package import install_hint
 from judgelm.prompts.catalog import get_template
+from judgelm.prompts.prompt_file import read_prompt
 from judgelm.records import Grammar, Request, Sample, Sampling, Span
 from tests.support.driving import prompt_of, run
 from tests.support.endpoint.backends import TinyBackend
@@ -422,3 +424,76 @@ def test_values_out_of_range_are_rejected(field, values):
 )
 def test_very_low_temperature_is_raised(given, used):
     assert Sampling(max_tokens=8, temperature=given).temperature == used
+
+
+# Prompt files
+
+PROMPTS = {
+    "label": "Context: {context}\nAnswer: {answer}\nGood?\nreply: Yes/No\n",
+    "grade": "Answer: {answer}\nGrade it.\nreply: 1-10\n",
+    "forced": "prompt: 'Answer: {answer}'\nreply: {label: {fulfilled: big fox, failed: big}, text: 'It is a {verdict}'}\n",
+}
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_word_probabilities_equal_those_of_the_joint_tokens(tiny_chat, tmp_path, name):
+    engine = load_engine("transformers", EngineOptions(model=str(tiny_chat), dtype="float32"))
+    [request] = verdict_requests(tmp_path, PROMPTS[name])
+    [completion] = run(engine, [request]).values()
+    engine.close()
+    begun = BegunWords(tiny_chat, request.prompt)
+    for word, logprob in zip(request.candidates, completion.candidate_logprobs, strict=True):
+        assert math.exp(logprob) == pytest.approx(begun.share(word, request.candidates), rel=1e-4, abs=1e-9), word
+
+
+def test_engines_agree_on_the_words_of_a_prompt(engine, tmp_path):
+    [request] = verdict_requests(tmp_path, PROMPTS["grade"])
+    prompt = replace(request.prompt, chat=False)  # this model has no chat template
+    [completion] = run(engine, [replace(request, prompt=prompt)]).values()
+    shares = [math.exp(logprob) for logprob in completion.candidate_logprobs]
+    assert len(shares) == len(request.candidates)
+    assert 0 <= math.fsum(shares) <= 1 + 1e-4
+
+
+def verdict_requests(folder, text):
+    """The requests for a sample's verdict."""
+    path = folder / ("prompt.yaml" if text.startswith("prompt:") else "prompt.txt")
+    path.write_text(text)
+    prompt = read_prompt(path)
+    mode = make_mode(prompt.modes[0], {}, {"prompt": prompt, "template": "", "scale": prompt.reply.scale})
+    sample = Sample(id="1", question="", answers=("a big fox",), metadata={"context": "lazy dogs"})
+    return next(mode(sample))
+
+
+class BegunWords:
+    """Probabilities of the tokens of words after a prompt, computed with one pass per word."""
+
+    def __init__(self, folder, prompt):
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+        messages = [{"role": "user", "content": "".join(span.text for span in prompt.spans)}]
+        chat = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        self.text = chat + prompt.prefill
+
+    def ids(self, text):
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def begun(self, word):
+        import torch
+
+        before, whole = self.ids(self.text), self.ids(self.text + word)
+        after = whole[len(before) :] if whole[: len(before)] == before else self.ids(word)
+        with torch.inference_mode():
+            logprobs = torch.log_softmax(self.model(torch.tensor([before + after])).logits[0].double(), -1)
+        steps = [float(logprobs[len(before) + index - 1, token]) for index, token in enumerate(after)]
+        return tuple(after), math.exp(math.fsum(steps))
+
+    def share(self, word, words):
+        """P(word), without the longer words that begin with its tokens."""
+        ids, share = self.begun(word)
+        others = {other: self.begun(other) for other in words if other != word}
+        longer = [each for each in others.values() if each[0][: len(ids)] == ids and len(each[0]) > len(ids)]
+        nearest = [each for each in longer if not any(each[0][: len(other)] == other != each[0] for other, _ in longer)]
+        return share - math.fsum(share for _, share in dict(nearest).items())

@@ -79,6 +79,15 @@ CHAT = (
 """Writes the token that begins a text, as Llama 3's template does, which a tokenizer that adds it would double."""
 
 
+def make_chat_model(base: Path, folder: Path) -> Path:
+    """The weights of `base`, with a chat template."""
+    AutoModelForCausalLM.from_pretrained(base).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def make_reward_model(base: Path, folder: Path, *, seed: int = 0, head: int = 1, chat: str = CHAT) -> Path:
     """A reward model on the weights of `base` with a random head, whose tokenizer begins every text with `</s>`."""
     torch.manual_seed(seed)
