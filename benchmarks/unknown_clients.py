@@ -14,16 +14,19 @@ import argparse
 import json
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -81,6 +84,7 @@ class Row:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Start a server, run the clients, and write the rows after each of them."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends too
     options = _options(arguments)
     rows = []
     with _serving(options.server, options.model, options.max_tokens) as address:
@@ -100,7 +104,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("model")
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--client", action="append", choices=list(KINDS))
-    parser.add_argument("--max-tokens", type=int, default=512, help="vLLM's limit for requests without one")
+    parser.add_argument("--max-tokens", type=int, default=512, help="limit for requests that set none")
     return parser.parse_args(arguments)
 
 
@@ -146,7 +150,6 @@ def _serving(server: str, model: str, max_tokens: int) -> Iterator[str]:
             *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),  # `vllm serve` fails with the CPU build
             *("--model", model, "--host", "127.0.0.1", "--port", port, "--max-model-len", 8192),
             *("--served-model-name", *MODEL_NAMES, "--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
-            *("--override-generation-config", json.dumps({"max_new_tokens": max_tokens})),
         ],
         "judgelm": [sys.executable, "-m", "judgelm", "serve", model, "--unknown", "answer", "--port", port],
     }
@@ -156,10 +159,45 @@ def _serving(server: str, model: str, max_tokens: int) -> Iterator[str]:
     )
     try:
         _wait_for(f"http://127.0.0.1:{port}/{'health' if server == 'vllm' else 'readyz'}", process)
-        yield f"http://127.0.0.1:{port}/v1"
+        with _limiting(f"http://127.0.0.1:{port}", max_tokens) as address:
+            yield f"{address}/v1"
     finally:
         process.terminate()
         process.wait(60)
+
+
+@contextmanager
+def _limiting(server: str, max_tokens: int) -> Iterator[str]:
+    """Forward requests, and limit the replies of both servers alike, because their defaults differ."""
+
+    class Forward(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not body.keys() & {"max_tokens", "max_completion_tokens"}:
+                body["max_tokens"] = max_tokens
+            headers = {"Content-Type": "application/json"}
+            try:
+                request = urllib.request.Request(server + self.path, json.dumps(body).encode(), headers)
+                reply = urllib.request.urlopen(request, timeout=CLIENT_S)
+            except urllib.error.HTTPError as error:
+                reply = error
+            with reply:
+                content = reply.read()
+            self.send_response(reply.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Forward)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{proxy.server_port}"
+    finally:
+        proxy.shutdown()
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
