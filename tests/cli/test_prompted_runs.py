@@ -142,7 +142,8 @@ def test_export_reports_and_eval_read_the_runs(cli, run, table, pair_rows, tmp_p
     assert run(table, SUPPORT)[0] == 0
     assert cli("judgelm", "export", tmp_path / "out.jsonl", "-s", table, "-o", tmp_path / "out.csv")[0] == 0
     with (tmp_path / "out.csv").open(newline="") as file:
-        assert [(row["context"], row["verdict"]) for row in csv.DictReader(file)][0] == ("Paris is in France.", "yes")
+        first = next(csv.DictReader(file))
+        assert (first["context"], first["verdict"]) == ("Paris is in France.", "yes")
     assert run(pair_rows, PAIR, "--order-rule", "given", reply="A", name="run")[0] == 0
     labelled = write_rows(tmp_path / "labels.jsonl", [row | {"winner": 1} for row in rows_of(pair_rows)])
     code, printed, _ = cli("judgelm", "eval", tmp_path / "run.jsonl", "--labels", labelled, "--quiet", "--json", "-")
