@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -14,14 +15,15 @@ import yaml
 
 from judgelm.bounds import read_text
 from judgelm.dialects.contract import ChatRequest, digest
-from judgelm.dialects.splits import literal
 from judgelm.errors import ConfigError
-from judgelm.prompts.judge_prompt import PromptMessage
+from judgelm.prompts.judge_prompt import PromptMessage, literal_text
 
 log = logging.getLogger("judgelm.dialects")
 MAX_LEARNED = 200
 _MAX_CHARACTERS = 100_000
 _MIN_SHARED = 40
+_MIN_SHARE = 0.6
+"""Share of a prompt that must occur in another one if its end does not occur in any other."""
 _NEAR = 80
 """Search this many characters before a slot for its name."""
 
@@ -134,20 +136,32 @@ def read_learned(path: Path) -> list[tuple[PromptMessage, ...]]:
 def suggested_prompts(prompts: Sequence[Sequence[PromptMessage]]) -> list[dict[str, Any]]:
     """Suggest a prompt file entry for each kind of prompt. The user must check the entries.
 
-    Prompts with the same roles and enough common text are of the same kind. Slots are named after the preceding words.
+    Prompts are of the same kind if they have the same roles, begin and end with the same fixed text, and share more of
+    it. Prompts of different clients may share a sentence, or judge the same texts. Slots are named after the preceding
+    words.
     """
-    kinds: list[list[Sequence[PromptMessage]]] = []
-    for prompt in prompts:
-        kind = next((kind for kind in kinds if _is_alike(kind[0], prompt)), None)
-        kinds.append([prompt]) if kind is None else kind.append(prompt)
-    return [_suggested(kind, f"prompt-{index + 1}") for index, kind in enumerate(kinds) if len(kind) > 1]
+    pieces = [_pieces_of(prompt) for prompt in prompts]
+    counts = Counter(piece for prompt in pieces for piece in {*prompt})
+    kinds: dict[tuple[object, ...], list[list[int]]] = {}
+    for index, prompt in enumerate(prompts):
+        frame = tuple(piece if counts[piece] > 1 else None for piece in (*pieces[index][:1], *pieces[index][-1:]))
+        framed = kinds.setdefault((*(message.role for message in prompt), *frame), [])
+        least = 0.0 if frame and frame[-1] is not None else _MIN_SHARE * sum(map(len, pieces[index]))
+        kind = next(
+            (kind for kind in framed if _shared(pieces[kind[0]], pieces[index]) >= max(_MIN_SHARED, least)), None
+        )
+        framed.append([index]) if kind is None else kind.append(index)
+    named = sorted(kind for framed in kinds.values() for kind in framed if len(kind) > 1)
+    return [_suggested([prompts[index] for index in kind], f"prompt-{number}") for number, kind in enumerate(named, 1)]
 
 
-def _is_alike(first: Sequence[PromptMessage], second: Sequence[PromptMessage]) -> bool:
-    if [message.role for message in first] != [message.role for message in second]:
-        return False
-    pairs = zip(first, second, strict=True)
-    return sum(len("".join(shared_parts([a.text, b.text]))) for a, b in pairs) >= _MIN_SHARED
+def _pieces_of(prompt: Sequence[PromptMessage]) -> list[str]:
+    pieces = (piece for message in prompt for piece in _PIECE.findall(message.text.strip()))
+    return [piece for piece in pieces if re.search(r"\w", piece)]
+
+
+def _shared(first: Sequence[str], second: Sequence[str]) -> int:
+    return sum(map(len, {*first} & {*second}))
 
 
 def _suggested(kind: Sequence[Sequence[PromptMessage]], name: str) -> dict[str, Any]:
@@ -156,10 +170,10 @@ def _suggested(kind: Sequence[Sequence[PromptMessage]], name: str) -> dict[str, 
     messages = []
     for message, column in zip(kind[0], columns, strict=True):
         first, *rest = shared_parts(column)
-        text, before = literal(first), first
+        text, before = literal_text(first), first
         for anchor in rest:
             named.append(_slot_name(before, named))
-            text += f"{{{named[-1]}}}{literal(anchor)}"
+            text += f"{{{named[-1]}}}{literal_text(anchor)}"
             before = anchor
         messages.append({"role": message.role, "text": text})
     whole = "\n".join(message["text"] for message in messages)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from judgelm.dialects.replies import (
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit, literal, resolve_split
 from judgelm.errors import ConfigError
-from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt, Piece, ReplyForm, is_answer, line_of
+from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt, Piece, ReplyForm, line_of
 from judgelm.prompts.prompt_file import read_prompts
 from judgelm.records import TokenLogprobs
 
@@ -58,7 +59,8 @@ def custom_dialect(prompt: JudgePrompt) -> Dialect:
         ConfigError: there is no fixed text between two slots.
     """
     roles = tuple(message.role for message in prompt.prompt)
-    patterns = [_pattern(pieces, prompt.source) for pieces in prompt.pieces]
+    names = {slot: f"slot_{index}" for index, slot in enumerate(prompt.slots)}
+    patterns = [_pattern(pieces, prompt.source, names) for pieces in prompt.pieces]
 
     def recognise(request: ChatRequest) -> JudgeTask | None:
         texts = request.only(*roles) or (request.only("prompt") if roles == ("user",) else None)
@@ -68,20 +70,22 @@ def custom_dialect(prompt: JudgePrompt) -> Dialect:
         matches = [split for split in splits if split is not None]
         if len(matches) < len(splits):
             return None
-        values = {slot: text for split in matches for slot, text in split.values.items()}
+        found = {name: text for split in matches for name, text in split.values.items()}
+        values = {slot: found[name] for slot, name in names.items()}
         return _task(prompt, values, ambiguity_note(*matches))
 
     return Dialect(name=prompt.name, recognise=recognise, render=_render(prompt.reply), templates=tuple(patterns))
 
 
-def _pattern(pieces: Sequence[Piece], source: str) -> Pattern:
-    """Give repeated slots unique names. Their texts must be identical."""
+def _pattern(pieces: Sequence[Piece], source: str, names: Mapping[str, str]) -> Pattern:
+    """Give slots names that a pattern can have, and repeated slots unique names. Their texts must be identical."""
     seen: dict[str, int] = {}
     parts = []
     for piece in pieces:
         if piece.is_slot:
             seen[piece.text] = seen.get(piece.text, 0) + 1
-            parts.append(f"{{{piece.text if seen[piece.text] == 1 else f'{piece.text}__{seen[piece.text]}'}}}")
+            name = names[piece.text]
+            parts.append(f"{{{name if seen[piece.text] == 1 else f'{name}__{seen[piece.text]}'}}}")
         else:
             parts.append(literal(piece.text))
     for first, second in pairwise(pieces):
@@ -104,16 +108,12 @@ def _plain(slot: str) -> str:
 
 
 def _task(prompt: JudgePrompt, values: Mapping[str, str], doubt: str) -> JudgeTask:
-    others = {
-        slot: text
-        for slot, text in values.items()
-        if slot not in ("question", "reference") and not is_answer(_plain(slot)) and slot == _plain(slot)
-    }
+    others = {slot: values[slot] for slot in prompt.fields}
     shown = [values[slot] for slot in prompt.answers]
     asks_judge = prompt.ask == "judge"
     named = {slot: text for slot, text in others.items() if not slot.startswith("ignored")} if asks_judge else {}
-    fields = None if asks_judge else others
-    sample = sample_of(values.get("question", ""), shown, values.get("reference"), **named, **{FIELDS: fields})
+    sample = sample_of(values.get("question", ""), shown, values.get("reference"))
+    sample = replace(sample, metadata=named if asks_judge else {FIELDS: others})
     kind = prompt.reply.kind
     scale = prompt.reply.scale if kind == "grade" else None
     facts = {} if asks_judge else {"prompt": prompt}

@@ -226,6 +226,11 @@ def is_answer(slot: str) -> bool:
     return slot == "answer" or slot.removeprefix("answer_").isdecimal()
 
 
+def literal_text(text: str) -> str:
+    """Escape text so that a prompt file shows it unchanged."""
+    return BRACES.sub(r"{\g<0>}", text)
+
+
 def line_of(source: str, text: str) -> str:
     """Return `line N: ` for the first line with this text, or an empty string."""
     lines = source.split("\n")

@@ -14,6 +14,7 @@ from judgelm.dialects.contract import Tool
 from judgelm.dialects.learned_prompts import LearnedPrompts, read_learned, shared_parts, suggested_prompts, written
 from judgelm.dialects.prompt_file import read_dialects
 from judgelm.errors import ConfigError
+from judgelm.prompts.judge_prompt import PromptMessage
 from judgelm.serving.chat_response import UnrecognisedError
 from judgelm.yaml_files import read_yaml
 from tests.support.captures import chat
@@ -288,3 +289,24 @@ def test_an_instruction_and_a_known_prompt_in_one_message_are_taken_apart(betwee
 @pytest.mark.parametrize("before", ["Hello there.", "Write a poem about cats."])
 def test_another_text_before_a_known_prompt_is_not_a_request_for_a_verdict(before):
     assert recognise(chat(f"{before}\n\n{FASTCHAT}")) is None
+
+
+CLIENTS = (
+    "Please act as an impartial judge of a chatbot.\nTicket: {}\nReply: {}\nIs the reply polite? Say yes or no.",
+    "Please act as an impartial judge of a chatbot.\n# Summary\n{}\n# Source\n{}\nCount the unsupported facts.",
+)
+
+
+def test_prompts_of_different_clients_that_share_a_sentence_are_suggested_apart():
+    texts = [text.format(f"a {number}", f"b {number}" * 9) for number in range(3) for text in CLIENTS]
+    suggested = suggested_prompts([(PromptMessage(text=text),) for text in texts])
+    assert [each["name"] for each in suggested] == ["prompt-1", "prompt-2"]
+    assert "Ticket: " in suggested[0]["prompt"][0]["text"]
+    assert "# Summary" in suggested[1]["prompt"][0]["text"]
+    assert suggested_prompts([(PromptMessage(text=text.format("a", "b")),) for text in CLIENTS]) == []
+
+
+def test_slots_of_any_name_are_recognised(dialects):
+    [dialect] = dialects('prompt: "{Customer-Name} asks {question}: {answer}."\nreply: Yes/No\n')
+    task = dialect.recognise(chat("Ann asks How?: So."))
+    assert task.sample.metadata == {"Customer-Name": "Ann"}
