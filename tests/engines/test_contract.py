@@ -431,7 +431,9 @@ def test_very_low_temperature_is_raised(given, used):
 PROMPTS = {
     "label": "Context: {context}\nAnswer: {answer}\nGood?\nreply: Yes/No\n",
     "grade": "Answer: {answer}\nGrade it.\nreply: 1-10\n",
-    "forced": "prompt: 'Answer: {answer}'\nreply: {label: {fulfilled: big fox, failed: big}, text: 'It is a {verdict}'}\n",
+    "forced": (
+        "prompt: 'Answer: {answer}'\nreply: {label: {fulfilled: big fox, failed: big}, text: 'It is a {verdict}'}\n"
+    ),
 }
 
 
