@@ -196,8 +196,8 @@ ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% 
 @pytest.mark.parametrize(
     ("template", "finding"),
     [
-        (None, "use a plain-text --template"),
-        ("{{ raise_exception('System role not supported') }}", "use a plain-text --template"),
+        (None, "plain-text --template"),
+        ("{{ raise_exception('System role not supported') }}", "plain-text --template"),
         (ENDLESS, r"\(it executes more than 200,000 lines\)"),
     ],
 )
