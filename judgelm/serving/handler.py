@@ -42,7 +42,7 @@ _CACHED_MODES = 256
 _MAX_SYNC_CHARACTERS = 20_000  # longer requests are parsed in a thread to avoid blocking the event loop
 
 _WAYS_OUT = (
-    "use a supported client's prompt, describe yours with --prompts FILE (serve --learn FILE records examples), "
+    "use a supported client's prompt, describe yours with --prompt FILE (serve --learn FILE records examples), "
     "or pass --unknown answer"
 )
 Unknown = Literal["answer", "refuse"]

@@ -287,7 +287,7 @@ def test_by_default_instruct_models_answer_and_judges_refuse():
 def test_a_refusal_names_the_ways_out():
     with served(unknown="refuse") as server:
         message = error_of(server.post(CHAT, {"messages": [USER]}))["message"]
-    assert all(way_out in message for way_out in ("--prompts", "--learn", "--unknown answer"))
+    assert all(way_out in message for way_out in ("--prompt FILE", "--learn", "--unknown answer"))
 
 
 def test_answered_prompts_are_counted_and_near_ones_logged_once(caplog):
