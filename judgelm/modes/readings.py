@@ -260,7 +260,7 @@ def _ask(
     reasons = [_reason(completion, verdict) for completion in written]
     read = [index for index, completion in enumerate(written) if failure_of(completion) is None]
     reading = Sampling(max_tokens=1, reserve=verdict.reason_tokens + _ROOM)
-    continued = yield [
+    requests = [
         Request(
             key=f"verdict {index}",
             prompt=replace(prompts[index], prefill=reasons[index].reply.rstrip(" ")),
@@ -270,8 +270,12 @@ def _ask(
         )
         for index in read
     ]
+    continued = (yield requests) if requests else []  # the runner waits for completions of each round
     by_index = dict(zip(read, continued, strict=True))
-    return [(by_index.get(index, written[index]), reasons[index]) for index in range(len(prompts))]
+    return [
+        (by_index[index], reasons[index]) if index in by_index else (completion, None)
+        for index, completion in enumerate(written)
+    ]
 
 
 def _reason(completion: Completion, verdict: VerdictForm) -> Reason:

@@ -312,3 +312,9 @@ def test_samples_keep_the_fields_that_the_prompt_shows(prompt):
     sample = replace(ONE, metadata={FIELDS: {"context": "c"}})
     [[request], *_], _ = drive(mode, [words(0.6, 0.2)], sample=sample)
     assert text_of(request.prompt) == "c a?"
+
+
+def test_a_reason_that_cannot_be_written_fails_the_judgment(prompt):
+    mode = mode_of(PromptLabel, prompt(REASON))
+    [judgment] = judge([SAMPLE], mode, ScriptedEngine({"another prompt": "Yes"}))
+    assert (judgment.verdict, judgment.failure.code, judgment.shown[0].text) == (None, "engine", "")
