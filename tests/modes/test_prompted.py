@@ -316,5 +316,6 @@ def test_samples_keep_the_fields_that_the_prompt_shows(prompt):
 
 def test_a_reason_that_cannot_be_written_fails_the_judgment(prompt):
     mode = mode_of(PromptLabel, prompt(REASON))
-    [judgment] = judge([SAMPLE], mode, ScriptedEngine({"another prompt": "Yes"}))
+    sample = replace(SAMPLE, answers=("one answer",))
+    [judgment] = judge([sample], mode, ScriptedEngine({"another prompt": "Yes"}))
     assert (judgment.verdict, judgment.failure.code, judgment.shown[0].text) == (None, "engine", "")
