@@ -44,25 +44,28 @@ _NEW = {
     ),
 }
 _FORM = """\
-# A judge prompt. Check it:  judgelm prompts check {path} --samples rows.jsonl
-# Judge rows with it:        judgelm-batch rows.jsonl -o judgments.jsonl --prompt {path}
+# A judge prompt. Check it, then judge rows with it:
+#   judgelm prompts check {path} --samples rows.jsonl
+#   judgelm-batch rows.jsonl -o judgments.jsonl --prompt {path}
 
 name: {name}
 
-# Slots: {{question}}, {{reference}}, {{criterion}}, {{answer}} or {{answer_1}}, {{answer_2}}, and any other column of
-# your rows, such as {{context}}. Write {{{{word}}}} for the literal text {{word}}. If your prompt writes slots with
-# two braces, add the line  syntax: mustache
+# Slots: {{question}}, {{reference}}, {{criterion}}, {{answer}} or {{answer_1}}, {{answer_2}},
+# and any other column of your rows, such as {{context}}. Write {{{{word}}}} for the
+# literal text {{word}}. If your prompt writes slots with two braces, add the line
+# syntax: mustache
 prompt: |-
 {prompt}
 
 reply:
   # {note}
   {reply}
-  # To let the judge reason first, add these lines; 200 is the maximum number of tokens.
+  # To let the judge reason first, in at most 200 tokens, add these lines:
   # reason: 200
   # text: "{{reason}}\\nVerdict: {{verdict}}"
 
-# With judgelm serve, matching requests are judged with the judge's own template (judge) or with this prompt (prompt).
+# With judgelm serve, matching requests are judged with the judge's own template
+# (judge) or with this prompt (prompt).
 ask: prompt
 """
 
@@ -213,7 +216,7 @@ def _tokens_of_words(shown: "Prompt", truncator: "Truncator", prompt: "JudgeProm
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:
     reason = "" if report["reason_tokens"] is None else f", after a reason of at most {report['reason_tokens']} tokens"
-    yield f"{report['name']}: {report['reply']}{reason}; use --mode {' or '.join(report['modes'])}"
+    yield f"{report['name']}: {report['reply']}{reason}; modes: {', '.join(report['modes'])}"
     yield f"slots: {', '.join(report['slots'])}"
     if "prompt" not in report:
         yield f"words: {', '.join(spelling for spellings in report['words'].values() for spelling in spellings)}"
