@@ -18,7 +18,8 @@ from judgelm.prompts.judge_prompt import PromptMessage
 from judgelm.serving.chat_response import UnrecognisedError
 from judgelm.yaml_files import read_yaml
 from tests.support.captures import chat
-from tests.support.known_judge import CHANCES, handler_of, of_quality
+from tests.support.flows import text_of
+from tests.support.known_judge import CHANCES, KnownEngine, handler_of, of_quality, word_opinion
 
 PAIR = """
 name: desk
@@ -72,8 +73,8 @@ def respond(request, **options):
         return asyncio.run(handler.respond(request))
 
 
-def reply_to(request, prompts):
-    [text] = respond(request, prompts=prompts).reply.texts
+def reply_to(request, prompts, **options):
+    [text] = respond(request, prompts=prompts, **options).reply.texts
     return text
 
 
@@ -95,6 +96,33 @@ def test_slots_become_question_answers_and_texts_beside_them(dialects):
     assert task.sample.metadata == {"customer": "Acme"}  # the ticket's number is ignored
     assert dialect.recognise(desk("one", "two", again="Another question?")) is None  # the two places must agree
     assert dialect.recognise(chat("You compare replies.")) is None
+
+
+def test_a_request_is_judged_with_the_prompt_itself(dialects):
+    engine, prompts = KnownEngine(word_opinion), dialects(PAIR + "ask: prompt\n")
+    best, worst = of_quality(8), of_quality(4)
+    [text] = respond(desk(worst, best), engine=engine, prompts=prompts).reply.texts
+    assert text.endswith("[[B]]")
+    shown = [text_of(prompt) for prompt in engine.prompts]
+    assert all(text.startswith("You compare replies of a desk for Acme.Ticket 17:\nHow do I pay?") for text in shown)
+    assert shown[0].index(worst) < shown[0].index(best)
+    assert shown[1].index(best) < shown[1].index(worst)
+
+
+def test_a_grade_of_the_prompt_itself_is_the_mean(dialects):
+    # quality 3 of 0 to 4 with 0.75, and 2 with 0.25: 2.75, as a whole number 3
+    engine = KnownEngine(lambda prompt: {"3": 0.75, "2": 0.25})
+    reply = reply_to(chat("Q: Why?\nA: So.\nMark it."), dialects(GRADE + "ask: prompt\n"), engine=engine)
+    assert json.loads(reply)["mark"] == 3
+    exact = GRADE.replace("[0, 4],", "[0, 4], whole: false,") + "ask: prompt\n"
+    assert json.loads(reply_to(chat("Q: Why?\nA: So.\nMark it."), dialects(exact), engine=engine))["mark"] == 2.75
+
+
+def test_a_label_of_the_prompt_itself_follows_its_words(dialects):
+    labels = LABEL.replace("{answer} right", "{answer} right for {customer}") + "ask: prompt\n"
+    engine = KnownEngine(lambda prompt: {"PASS": 0.2, "FAIL": 0.7})
+    assert reply_to(chat("Is it right for Acme? It should be 7."), dialects(labels), engine=engine) == "FAIL"
+    assert text_of(engine.prompts[0]) == "Is it right for Acme? It should be 7."
 
 
 def test_a_grade_is_given_on_the_own_scale_in_named_fields(dialects):
