@@ -21,7 +21,7 @@ from judgelm.prompts.judge_prompt import PromptMessage, literal_text
 log = logging.getLogger("judgelm.dialects")
 MAX_LEARNED = 200
 _MAX_CHARACTERS = 100_000
-_MIN_SHARED = 40
+_MIN_SHARED = 30
 _MIN_SHARE = 0.6
 """Share of a prompt that must occur in another one if its end does not occur in any other."""
 _NEAR = 80
