@@ -184,7 +184,7 @@ def _rendered(prompt: "JudgePrompt", sample: "Sample", truncator: "Truncator") -
     room = 1 if form.reason_tokens is None else form.reason_tokens + 64
     fitted = truncator.truncate(shown, room)
     if isinstance(fitted, Unparsed):
-        raise InputError(f"prompt {prompt.name}, sample {sample.id}: {fitted.why}; shorten it, or use a longer context")
+        raise InputError(f"prompt {prompt.name}, sample {sample.id}: {fitted.why}")
     return {
         "sample": sample.id,
         "prompt": fitted.text,

@@ -25,7 +25,6 @@ from judgelm.judges.resolve import ResolvedJudge
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.modes.readings import prompt_of, reading_of
 from judgelm.modes.votes import Voted
-from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.prompts.prompt_template import prompt_template
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch, run_dtype, run_engine
@@ -133,7 +132,7 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
     return out
 
 
-def check_paths(job: BatchJob, prompt: JudgePrompt | None = None) -> None:
+def check_paths(job: BatchJob) -> None:
     """Raise an error for mistyped paths and unknown formats."""
     files = all_input_files(job.inputs)  # raises an error that suggests similar names
     if job.out != "-" and Path(job.out).is_dir():
@@ -141,7 +140,7 @@ def check_paths(job: BatchJob, prompt: JudgePrompt | None = None) -> None:
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
     if not any(map(is_stream, files)):
-        SampleStream(job.inputs, on_reject=lambda reject: None, prompt=prompt, reading=job.reading)
+        SampleStream(job.inputs, on_reject=lambda reject: None, reading=job.reading)
 
 
 def clear_and_mark(out: str) -> None:

@@ -70,8 +70,8 @@ def custom_dialect(prompt: JudgePrompt) -> Dialect:
         matches = [split for split in splits if split is not None]
         if len(matches) < len(splits):
             return None
-        found = {name: text for split in matches for name, text in split.values.items()}
-        values = {slot: found[name] for slot, name in names.items()}
+        texts_by_name = {name: text for split in matches for name, text in split.values.items()}
+        values = {slot: texts_by_name[name] for slot, name in names.items()}
         return _task(prompt, values, ambiguity_note(*matches))
 
     return Dialect(name=prompt.name, recognise=recognise, render=_render(prompt.reply), templates=tuple(patterns))

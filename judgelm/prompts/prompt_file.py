@@ -120,6 +120,8 @@ def name_of(path: str | Path) -> str:
 
 def _completed(path: str | Path, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Fill in the name, and expand the short forms of `prompt` and `reply`."""
+    if reserved := sorted(entry.keys() & {"file", "source"}):
+        raise ConfigError(f"{path}: unknown key {reserved[0]!r}; remove it")
     completed = {"name": name_of(path)} | dict(entry)
     if isinstance(completed["prompt"], str):
         completed["prompt"] = [{"text": completed["prompt"]}]

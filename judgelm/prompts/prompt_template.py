@@ -23,26 +23,23 @@ def verdict_form(prompt: JudgePrompt) -> VerdictForm:
     """
     reply = prompt.reply
     before, _, after = reply.form.partition("{verdict}")
+    key = next((json.dumps(name) for name, slot in reply.json.items() if slot == "verdict"), "")
     head, between = "", before
     if reply.reason is not None:
         if reply.reason < 1:
             raise ConfigError(f"reply.reason is {reply.reason}; it is a number of tokens, so it must be above 0")
-        head, found, between = before.rpartition("{reason}")
-        if not found:
+        head, slot, between = before.rpartition("{reason}")
+        if not slot:
             late = "{reason}" in after
             finding = "the verdict precedes the reason" if late else "there is no {reason}"
             raise ConfigError(f'reply: {finding}; write, for example, text: "{{reason}}\\nVerdict: {{verdict}}"')
         if not between.strip() or BRACES.search(head + between):
             raise ConfigError("reply: expected fixed text without slots between {reason} and {verdict}")
-    elif reply.json:
-        key = next(name for name, slot in reply.json.items() if slot == "verdict")
-        quote = '"' if reply.form.partition("{verdict}")[0].endswith('"') else ""
-        between = f"{{{json.dumps(key)}: {quote}"
+    elif key:
+        quote = '"' if before.endswith('"') else ""
+        between = f"{{{key}: {quote}"
     else:
         between = BRACES.split(before.rpartition("\n")[2])[-1].lstrip()
-    stop = between.strip()
-    if reply.json and reply.reason is not None:
-        stop = json.dumps(next(name for name, slot in reply.json.items() if slot == "verdict"))
     words = reply.words
     return VerdictForm(
         words=words,
@@ -50,7 +47,7 @@ def verdict_form(prompt: JudgePrompt) -> VerdictForm:
         tie=len(words) == 3 and reply.kind == "pair",
         before=between,
         head=head,
-        stop=stop,
+        stop=key if key and reply.reason is not None else between.strip(),
         reason_tokens=reply.reason,
         min_coverage=reply.min_coverage,
     )

@@ -149,8 +149,8 @@ class ReplySampler:
 
 def _after(choice: Choice, mark: str) -> Choice:
     """Return the rest of a reply after the last `mark`, with its tokens if they begin there, or an empty reply."""
-    _, found, text = (choice.text or "").rpartition(mark)
-    if not found:
+    _, separator, text = (choice.text or "").rpartition(mark)
+    if not separator:
         return replace(choice, text="", steps=None)
     tokens = [step.token for step in choice.steps or ()] if choice.covers_reply else []
     end = "".join(tokens).rfind(mark) + len(mark)
