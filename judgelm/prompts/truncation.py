@@ -240,8 +240,8 @@ class Truncator:
         return Unparsed(
             "too_long",
             "",
-            f"the prompt has {needed} tokens even without answers, which leaves too little room (limit: {max(limit, 0)}); "
-            "shorten the prompt or the reply, or use a longer context",
+            f"the prompt has {needed} tokens even without answers, which leaves too little room "
+            f"(limit: {max(limit, 0)}); shorten the prompt or the reply, or use a longer context",
         )
 
     def _length(self, whole: Span, bounded: Span, bounded_length: int) -> int:
