@@ -28,7 +28,6 @@ from judgelm.judges.resolve import (
     absolute_folder,
     judge_format,
     prepare,
-    prompt_format,
     resolve,
 )
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
@@ -96,6 +95,7 @@ class Judge:
         self.is_instruct = setup.is_instruct
         """True for a general instruct model, which also answers prompts that are not judge prompts."""
         self._candidates = setup.recognition.candidates
+        self._card, self._ignores_card = setup.card or setup.recognition.judge, model.ignore_card
         self._options, self._cluster = setup.options, cluster
         self._engine_name = model.engine if cluster is None else model.asked_engine
         self._load(setup.options)
@@ -173,8 +173,14 @@ class Judge:
         return self._mode(self.format, name, options)
 
     def mode_with(self, prompt: JudgePrompt, name: str | None = None, /, **options: Any) -> BatchMode:
-        """Create a mode with a different prompt file."""
-        return self._mode(prompt_format(prompt), name, options)
+        """Create a mode with a different prompt file.
+
+        Raises:
+            CardError: the judge was trained with a template, or tuned to another prompt.
+        """
+        location, ignore = self._options.model, self._ignores_card
+        form = judge_format(self._card, None, location=location, ignore_card=ignore, prompt=prompt)
+        return self._mode(form, name, options)
 
     def _mode(self, form: JudgeFormat, name: str | None, options: dict[str, Any]) -> BatchMode:
         name = name or (form.prompt.modes[0] if form.prompt is not None else "pair")
@@ -240,7 +246,7 @@ class Judge:
             raise ModelError(f"{adapter}: {modes}; serve it separately, with --adapter")
         judge = copy(self)
         judge.named = judge.released = None
-        judge.is_instruct = False
+        judge.is_instruct, judge._card, judge._ignores_card = False, card, False
         judge.format = judge_format(card, None, location=adapter, ignore_card=False)
         judge.engine = AdapterView(self.engine, location)
         return judge

@@ -17,6 +17,7 @@ from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.resolve import prepare, resolve
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, find_card, write_card
+from judgelm.prompts.prompt_file import parse_prompts
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
 from tests.support.driving import run
 from tests.support.processes import run_command
@@ -204,6 +205,16 @@ def test_only_untrained_models_with_a_chat_template_are_instruct_models(tiny_mod
     assert [is_instruct(chat), is_instruct(tuned(chat))] == [False, False]  # trained as a judge
     assert [is_instruct("m", "openai"), is_instruct("m", "openai", reading="letters")] == [False, True]
     assert not is_instruct("8 6", "scripted")
+
+
+def test_a_trained_judge_refuses_another_prompt(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "judge")
+    write_card(folder, WORDS)
+    [prompt] = parse_prompts("{answer} Right?\nreply: Yes/No", "right.txt")
+    with Judge(str(folder), engine="transformers") as judge, pytest.raises(CardError, match="--prompt"):
+        judge.mode_with(prompt)
+    with Judge(str(folder), engine="transformers", ignore_card=True) as judge:
+        assert judge.mode_with(prompt).prompt == prompt
 
 
 @pytest.mark.parametrize("value", [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7], ids=repr)

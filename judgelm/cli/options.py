@@ -140,7 +140,13 @@ class JudgeOptions(EngineFlags):
 
     def judge_arguments(self) -> dict[str, Any]:
         """Return the arguments for `judgelm.Judge`, except `engine`."""
-        return EngineFlags.judge_arguments(self) | {"prompt": self.judge_prompt()}
+        return self.server_arguments() | {"prompt": self.judge_prompt()}
+
+    def server_arguments(self) -> dict[str, Any]:
+        """Return the arguments for `judgelm.Judge`, except `engine` and `prompt`: a server uses several prompts."""
+        arguments = EngineFlags.judge_arguments(self)
+        del arguments["prompt"]
+        return arguments
 
     def judge_prompt(self) -> "JudgePrompt | None":
         """Return the prompt, for commands that use a single one."""

@@ -145,7 +145,7 @@ def serve(
         raise ConfigError("--name is only supported for a single judge; remove it and set the names with --judge")
     if adapters_folder is not None and not adapters_folder.is_dir():
         raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder")
-    arguments = judge_options.judge_arguments() | {"adapters": tuple(adapters.values()), "prompt": None}
+    arguments = judge_options.server_arguments() | {"adapters": tuple(adapters.values())}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
     resolved = judge_options.resolve(model, engine)  # raises an error for a missing judge before binding
     arguments["cluster"] = _cluster(workers, engine)
@@ -211,7 +211,7 @@ def answer_file(
     handler_options = HandlerOptions(unknown=unknown, both_orders=both_orders, prompts=own)
     resolved = judge_options.resolve(model)
     with (
-        loaded_judge(resolved, **judge_options.judge_arguments() | {"prompt": None}) as judge,
+        loaded_judge(resolved, **judge_options.server_arguments()) as judge,
         closing(EngineWorker(judge.engine)) as worker,
         closing(Appender(out, overwrite=job.overwrite)) as file,
     ):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from judgelm.dialects.splits import TEMPLATES, Pattern, TemplateSplit
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Sample, TokenLogprobs, Winner
 
 TaskKind = Literal["pair", "choice", "grade", "label", "prepare"]
@@ -140,12 +141,14 @@ class Dialect:
     Attributes:
         render: returns a reply with exactly one verdict and no text from the answers.
         templates: used by `nearest_prompt`.
+        prompt: the prompt to judge with, instead of the judge's template.
     """
 
     name: str
     recognise: Callable[[ChatRequest], JudgeTask | None]
     render: Render
     templates: tuple[Pattern, ...] = ()
+    prompt: JudgePrompt | None = None
 
 
 AMBIGUOUS = "a text contains fixed lines of the prompt, so the prompt could be split differently"

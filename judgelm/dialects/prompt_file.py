@@ -74,7 +74,13 @@ def custom_dialect(prompt: JudgePrompt) -> Dialect:
         values = {slot: texts_by_name[name] for slot, name in names.items()}
         return _task(prompt, values, ambiguity_note(*matches))
 
-    return Dialect(name=prompt.name, recognise=recognise, render=_render(prompt.reply), templates=tuple(patterns))
+    return Dialect(
+        name=prompt.name,
+        recognise=recognise,
+        render=_render(prompt.reply),
+        templates=tuple(patterns),
+        prompt=prompt if prompt.ask == "prompt" else None,
+    )
 
 
 def _pattern(pieces: Sequence[Piece], source: str, names: Mapping[str, str]) -> Pattern:

@@ -113,7 +113,7 @@ class ScriptedEngine:
         text, tokens, reason = _limit(reply, sampling)
         if why := refusal(sampling) or mismatch(sampling, text, reason):
             return Completion.failed(request.key, f"{why}; the scripted reply is {text!r:.100}")
-        n, longest = sampling.n, longest_candidate(text, request.candidates)
+        n, longest = sampling.n, longest_candidate(reply, request.candidates)
         return Completion(
             key=request.key,
             texts=(text,) * n,

@@ -302,13 +302,7 @@ def _prompt_format(
     if isinstance(card, ReleasedJudge) and not ignore_card:
         finding = f"{location}: {card.name} was trained with its own prompts"
         raise CardError(f"{finding}; remove --prompt, or pass --ignore-card")
-    return prompt_format(prompt)
-
-
-def prompt_format(prompt: JudgePrompt) -> JudgeFormat:
-    """Return the format for a prompt file. Thresholds from a judge's card do not apply to it."""
-    scale = prompt.reply.scale
-    return JudgeFormat(template=prompt_template(prompt).id, scale=scale, step=1, source="prompt file", prompt=prompt)
+    return JudgeFormat(template=template.id, scale=prompt.reply.scale, step=1, source="prompt file", prompt=prompt)
 
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:

@@ -110,7 +110,7 @@ def _text_prompt(path: str | Path, source: str) -> dict[str, Any]:
     if key.strip().lower() != "reply" or not reply.strip() or not text.strip():
         number = source.rstrip().count("\n") + 1
         raise ConfigError(f"{path}: line {number}: the last line must state the reply, such as reply: Yes/No")
-    return {"prompt": text, "reply": reply.strip()}
+    return {"prompt": text, "reply": reply.strip(), "ask": "prompt"}
 
 
 def name_of(path: str | Path) -> str:

@@ -90,6 +90,9 @@ class JudgeHandler:
         self.answers_unknown = judge.is_instruct if options.unknown is None else options.unknown == "answer"
         self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
         self.in_flight = 0
+        for dialect in options.prompts:
+            if dialect.prompt is not None:
+                judge.mode_with(dialect.prompt)  # rejects prompts that this judge was not trained with
         self._mode: Callable[[str, str, JudgePrompt | None], BatchMode] = lru_cache(_CACHED_MODES)(
             lambda name, options, prompt: (
                 self.judge.mode(name, **json.loads(options))

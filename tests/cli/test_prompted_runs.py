@@ -190,3 +190,28 @@ def test_a_cascade_passes_unsure_pairs_to_the_second_judge(cli, pair_rows, tmp_p
         ("p0", 1), ("p1", "tie"), ("p2", 1), ("p3", "tie"),
     ]  # fmt: skip
     assert "2 of 4" in errors
+
+
+def test_requests_are_matched_with_several_files_and_files_of_several_prompts(cli, tmp_path):
+    (tmp_path / "good.txt").write_text("Good? {answer}\nSay.\nreply: Yes/No\n")
+    (tmp_path / "two.yaml").write_text(
+        "- {name: kind, prompt: 'Kind? {answer}!', reply: Yes/No}\n"
+        "- {name: short, prompt: 'Short? {answer}!', reply: Long/Not long, ask: prompt}\n"
+    )
+    texts = {"good": "Good? So.\nSay.", "short": "Short? So!"}
+    requests = [
+        {
+            **{"custom_id": name, "method": "POST", "url": "/v1/chat/completions"},
+            "body": {"model": "m", "messages": [{"role": "user", "content": text}]},
+        }
+        for name, text in texts.items()
+    ]
+    rows, out = write_rows(tmp_path / "requests.jsonl", requests), tmp_path / "out.jsonl"
+    own = ("--prompt", tmp_path / "good.txt", "--prompt", tmp_path / "two.yaml")
+    reply = json.dumps({"So.": "Yes", "So": "Not long"})
+    (tmp_path / "script.json").write_text(reply)
+    model = ("--engine", "scripted", "--model", tmp_path / "script.json")
+    code, _, errors = cli("judgelm-batch", rows, "-o", out, *own, *model)
+    assert code == 0, errors
+    replies = {row["custom_id"]: row["response"]["body"]["choices"][0]["message"]["content"] for row in rows_of(out)}
+    assert replies == {"good": "Yes", "short": "Not long"}
