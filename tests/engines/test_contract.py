@@ -157,7 +157,10 @@ def test_constrained_replies_follow_their_grammar(engine, grammar):
     assert [text for key in ("sampled", "greedy") for text in done[key].texts if not follows(grammar, text)] == []
     assert {*done["sampled"].finish_reasons, *done["greedy"].finish_reasons} == {"stop"}
     assert {key: done[key] for key in expected} == expected
-    assert run(engine, [greedy])["greedy"] == done["greedy"]
+    single = run(engine, [greedy])["greedy"]
+    # kernels for one sequence and for a batch round differently on some CPUs
+    assert single.candidate_logprobs == pytest.approx(done["greedy"].candidate_logprobs, abs=1e-4)
+    assert replace(single, candidate_logprobs=done["greedy"].candidate_logprobs) == done["greedy"]
 
 
 def test_constrained_reply_ends_at_a_stop_string_or_the_token_limit(engine):
