@@ -18,9 +18,32 @@ def parse_yaml(text: str, *, as_strings: bool = False) -> Any:
 
     try:
         name = "BaseLoader" if as_strings else "SafeLoader"
-        return yaml.load(text, Loader=getattr(yaml, f"C{name}", getattr(yaml, name)))
+        loader = getattr(yaml, f"C{name}", getattr(yaml, name))(text)
+        try:
+            if (document := loader.get_single_node()) is None:
+                return None
+            _refuse_repeated_keys(document, set())
+            return loader.construct_document(document)
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, *_NO_VALUE) as error:
         raise ConfigError(_finding(error)) from None  # the original message contains the value
+
+
+def _refuse_repeated_keys(node: Any, seen: set[int]) -> None:
+    """PyYAML would keep only the last value."""
+    if node.id == "scalar" or id(node) in seen:
+        return
+    seen.add(id(node))  # aliases can contain themselves
+    keys: set[str] = set()
+    for part in node.value:
+        key, value = part if node.id == "mapping" else (None, part)
+        if key is not None and key.id == "scalar":
+            if key.value in keys:
+                place = f"line {key.start_mark.line + 1}, column {key.start_mark.column + 1}"
+                raise ConfigError(f"the key {key.value!r} is repeated, at {place}")
+            keys.add(key.value)
+        _refuse_repeated_keys(value, seen)
 
 
 def read_yaml(path: str | Path) -> Any:

@@ -35,12 +35,13 @@ from benchmarks.human_labels.judging import (
 )
 from benchmarks.human_labels.measures import FITTED_ON, Decided, decided, fit_tie_threshold
 from benchmarks.human_labels.page import figure_of, page_of, standing_alone
-from benchmarks.human_labels.prepare import DEV, WIN_RATES, prepare
+from benchmarks.human_labels.prepare import WIN_RATES, prepare
 from benchmarks.human_labels.results import Entrant, Pooled, SetResult, pooled, result_of
-from benchmarks.human_labels.sets import SETS, HumanSet, Rows, estimated_tokens, read_rows
+from benchmarks.human_labels.sets import DEV_SET, SETS, HumanSet, Rows, estimated_tokens, read_rows
 from judgelm.machine import look_at_devices
 from judgelm.metrics.resampling import Resampling
 
+DEV = DEV_SET.name
 DEV_ROWS = 400
 JUDGES = Path(__file__).with_name("judges.yaml")
 
@@ -51,7 +52,7 @@ def main() -> None:
         prepare(sys.argv[2:])
         return
     options = parsed()
-    chosen = [human_set for human_set in SETS if options.sets is None or human_set.name in options.sets]
+    chosen = [each for each in (*SETS, DEV_SET) if each.name in (options.sets or [each.name for each in SETS])]
     rows = {
         human_set.name: read_rows(path, limit=options.limit, seed=options.seed)
         for human_set in chosen
@@ -75,7 +76,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--judges", type=Path, default=JUDGES, help="YAML list of judges")
     parser.add_argument("--judge", action="store_true", help="judge sets without stored verdicts")
     parser.add_argument("--only", help="name of the one judge of the file that judges")
-    parser.add_argument("--sets", type=lambda text: text.split(","), help="some of the sets, by name")
+    parser.add_argument(
+        "--sets", type=lambda text: text.split(","), help="some of the sets, by name; `dev`: the development set"
+    )
     parser.add_argument("--limit", type=int, help="a fixed subset of so many rows a set")
     parser.add_argument("--seed", type=int, default=0, help="of the subsets, splits and intervals")
     parser.add_argument("--runs", type=Path, default=Path("runs/human-labels"))
@@ -112,6 +115,7 @@ def measure(
         results[human_set.name] = result_of(human_set, rows[human_set.name], rates, entrants, resampling)
     return results, pooled(
         {judge: {name: by_set[name] for name in rows if name in by_set} for judge, by_set in judged.items() if by_set},
+        {judge.name: judge.beside for judge in judges},
         resampling,
     )
 

@@ -29,10 +29,12 @@ class JudgeOptions:
         name: of its folder of verdicts, and in tables.
         options: of `judgelm-batch`, by their flags' names.
         rows: of a fixed subset of each set that it judges; None: all.
+        beside: a judge that it is compared with, by name; None: only with the first.
     """
 
     name: str
     rows: int | None
+    beside: str | None
     options: Mapping[str, Any]
 
     @property
@@ -46,9 +48,12 @@ class JudgeOptions:
 
 
 def read_judges(path: Path) -> list[JudgeOptions]:
-    """The judges of a YAML list: `name`, `rows` where it judges a subset, and options of `judgelm-batch`."""
+    """The judges of a YAML list: `name`, `rows`, `beside`, and options of `judgelm-batch`."""
     rows: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [JudgeOptions(name=row.pop("name"), rows=row.pop("rows", None), options=row) for row in rows]
+    return [
+        JudgeOptions(name=row.pop("name"), rows=row.pop("rows", None), beside=row.pop("beside", None), options=row)
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ class JudgedSet:
         assigned: mean probability of all replies that can be read; None without any distribution.
         consistent: share of pairs whose greedy score lines name the same winner in both orders; None without any.
         prompt_tokens: of all prompts of all pairs.
+        reply_tokens: generated for all pairs; None where it was not recorded.
         seconds: that judging took, without loading; None where it was not recorded.
     """
 
@@ -74,6 +80,7 @@ class JudgedSet:
     assigned: float | None
     consistent: float | None
     prompt_tokens: int
+    reply_tokens: int | None = None
     seconds: float | None = None
 
     @property
@@ -167,4 +174,5 @@ def judged(rows: Rows, judgments: dict[str, Judgment]) -> JudgedSet:
         assigned=float(np.mean(assigned)) if assigned else None,
         consistent=float(np.mean(alike)) if alike else None,
         prompt_tokens=sum(judgment.prompt_tokens for judgment in standing),
+        reply_tokens=sum(judgment.completion_tokens for judgment in standing),
     )

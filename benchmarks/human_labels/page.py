@@ -7,11 +7,11 @@ from matplotlib.figure import Figure
 
 from benchmarks.human_labels.measures import FITTED_ON
 from benchmarks.human_labels.results import LONGER, TRIVIAL, Band, JudgeResult, Pooled, SetResult
-from benchmarks.human_labels.sets import PROTOCOL_WORDS, SETS, HumanSet
+from benchmarks.human_labels.sets import DEV_SET, PROTOCOL_WORDS, SETS, HumanSet
 from judgelm.metrics.resampling import Estimate
 from judgelm.reports.plots import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, STYLE, VERMILION, svg
 
-_SETS = {human_set.name: human_set for human_set in SETS}
+_SETS = {human_set.name: human_set for human_set in (*SETS, DEV_SET)}
 _BASELINE = "best trivial baseline"
 _MARKS = ((BLUE, "o"), (GREEN, "^"), (PURPLE, "D"), (VERMILION, "v"), (INK, "x"), (BLUE, "P"), (GREEN, "*"))
 """Colour and mark of each judge, in order."""
@@ -70,10 +70,12 @@ def pooled_table(together: Mapping[str, Pooled]) -> list[str]:
     """Labels that name a winner, of all sets."""
     first = next(iter(together), "")
     rows = [
-        (name, figures.decided.n, _percent(figures.decided), "" if name == first else _points(figures.first_over))
+        (name, figures.decided.n, _percent(figures.decided), "" if name == first else _points(figures.first_over),
+         "" if figures.over is None else f"{_points(figures.over)} ({figures.beside})")
         for name, figures in together.items()
-    ]
-    return _table(("judge", "n", "on decided labels", f"{first} minus it, points"), rows)
+    ]  # fmt: skip
+    heads = ("judge", "n", "on decided labels", f"{first} minus it, points", "minus another judge (its name), points")
+    return _table(heads, rows)
 
 
 def category_table(results: Results) -> list[str]:
@@ -186,7 +188,8 @@ def run_table(results: Results) -> list[str]:
     """Failures, cuts and tokens."""
     rows = [
         (human_set.title, name, f"{judge.tie_threshold:.3f}", ", ".join(f"{k} {v}" for k, v in judge.failures.items()),
-         judge.cut, "" if judge.assigned is None else f"{100 * judge.assigned:.2f}", f"{judge.prompt_tokens:,}")
+         judge.cut, "" if judge.assigned is None else f"{100 * judge.assigned:.2f}", f"{judge.prompt_tokens:,}",
+         "" if judge.reply_tokens is None else f"{judge.reply_tokens:,}")
         for human_set, name, judge in _each_judge(results)
     ]  # fmt: skip
     heads = (
@@ -197,6 +200,7 @@ def run_table(results: Results) -> list[str]:
         "pairs with a cut answer",
         "mass of readable replies, %",
         "prompt tokens",
+        "generated tokens",
     )
     return _table(heads, rows)
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.human_labels.baselines import WinRates
+from benchmarks.human_labels.sets import DEV_SET
 from judgelm.data.labelled_set import read_labels
 from judgelm.data.sources.importer import import_benchmark
 
-DEV = "dev"
 WIN_RATES = "win_rates.json"
 
 
@@ -57,7 +57,7 @@ SOURCES = {
     ),
     "mt-bench": Source(option="llmbar", importer="llmbar", files=("Dataset/Processed/MT-Bench/dataset.json",)),
 }
-SPLITS = {"alpaca-eval": "alpaca_eval", DEV: "dev"}
+SPLITS = {"alpaca-eval": "alpaca_eval", DEV_SET.name: "dev"}
 
 
 def prepare(arguments: Sequence[str]) -> None:

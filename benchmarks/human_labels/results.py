@@ -90,6 +90,7 @@ class JudgeResult:
     cut: int
     assigned: float | None
     prompt_tokens: int
+    reply_tokens: int | None
     categories: Mapping[str, Estimate]
     seconds: float | None
 
@@ -233,6 +234,7 @@ def judge_result(
         cut=judged.cut,
         assigned=judged.assigned,
         prompt_tokens=judged.prompt_tokens,
+        reply_tokens=judged.reply_tokens,
         categories=dict(_by_category(named, right, resampling)),
         seconds=None if judged.seconds is None else judged.seconds / len(rows.samples),
     )
@@ -253,22 +255,33 @@ class Pooled:
     Attributes:
         decided: a judge's share right.
         first_over: the first judge's minus it, over the pairs that both judged.
+        over: its share minus that of the judge named by `beside`, over the pairs that both judged.
     """
 
     decided: Estimate
     first_over: Estimate
+    beside: str | None
+    over: Estimate | None
 
 
-def pooled(judged: Mapping[str, Mapping[str, JudgedSet]], resampling: Resampling) -> dict[str, Pooled]:
+def pooled(
+    judged: Mapping[str, Mapping[str, JudgedSet]], beside: Mapping[str, str | None], resampling: Resampling
+) -> dict[str, Pooled]:
     """The judges that judged as many sets as the first; questions of different sets are different clusters.
 
     Args:
         judged: judge -> set -> verdicts; the first judge is compared with each.
+        beside: judge -> another judge that it is compared with.
         resampling: seed and number of resamples.
     """
     first = next(iter(judged.values()), {})
     return {
-        judge: Pooled(decided=_share(by_set, resampling), first_over=_minus(first, by_set, resampling))
+        judge: Pooled(
+            decided=_share(by_set, resampling),
+            first_over=_minus(first, by_set, resampling),
+            beside=(other := beside.get(judge)),
+            over=_minus(by_set, judged[other], resampling) if other is not None and other in judged else None,
+        )
         for judge, by_set in judged.items()
         if by_set.keys() >= first.keys()
     }

@@ -131,6 +131,13 @@ SETS = (
         protocol="probability",
     ),
 )
+DEV_SET = HumanSet(
+    name="dev",
+    title="AlpacaEval, development",
+    labels="judges of GPT-4's class, not people",
+    ties=False,
+    protocol="probability",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

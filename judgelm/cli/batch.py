@@ -104,7 +104,8 @@ def batch(
     if unknown is not None:
         raise ConfigError("--unknown requires Batch API input (rows with custom_id and body); remove it")
     prompt = judge_options.judge_prompt()
-    if prompt is not None and "question" not in prompt.slots:
+    shown = judge_options.resolve(model).tuned_prompt if prompt is None and model is not None else prompt
+    if shown is not None and "question" not in shown.slots:
         job = replace(job, reading=replace(job.reading, requires_question=False))
     check_paths(job)
     console.messages(check_joins(job))
@@ -133,6 +134,8 @@ def batch(
     stats = judge_job(cascaded or job, judges, judge_options, workers.cluster(), mode=mode, chosen=chosen)
     write_json(results.json_out, {"failure_rate": stats.failure_rate} | stats.row())
     if stats.failure_rate > run_options.max_failure_rate:
+        if stats.first_failure:
+            errors.message(stats.first_failure, label="first failure, sample", style="yellow")
         share = f"{stats.failure_rate:.1%} of the samples have no verdict"
         errors.message(f"(limit {run_options.max_failure_rate:.1%})", label=share, style="yellow")
         raise typer.Exit(EXIT_FAILURES)

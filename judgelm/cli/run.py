@@ -315,7 +315,7 @@ def verdict_rows(stats: RunStats) -> Iterator[tuple[str, str]]:
         yield "ranked", str(stats.rankings)
     if stats.grades:
         yield "graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}"
-    if stats.winners or not (stats.labels or stats.rankings or stats.grades):
+    if stats.winners:
         yield "first / tie / second better", " / ".join(str(stats.winners[name]) for name in ("1", "tie", "2"))
 
 

@@ -6,7 +6,16 @@ from typing import Any
 
 from judgelm.modes.generation import GeneratedAnswer
 from judgelm.parsing.scores import is_assigned, kind_of_approximation
-from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Verdict
+from judgelm.records import (
+    GradeVerdict,
+    Judgment,
+    LabelVerdict,
+    PairVerdict,
+    RankingVerdict,
+    Shown,
+    Verdict,
+    failure_name,
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -16,11 +25,13 @@ class SessionStats:
     Attributes:
         skipped: items that were finished in earlier sessions.
         earlier_failures: failures from earlier sessions that were not retried, by code.
+        first_failure: sample and message of the session's first failure; empty if there is none.
     """
 
     skipped: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     earlier_failures: Counter[str] = field(default_factory=Counter)
+    first_failure: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     load_s: float = 0.0
@@ -83,6 +94,8 @@ class RunStats(SessionStats):
             self.unanimous += len(set(judgment.votes.values())) == 1 and judgment.verdict is not None
         if judgment.failure is not None:
             self.failures[judgment.failure.code] += 1
+            why = judgment.failure.why or failure_name(judgment.failure.code)
+            self.first_failure = self.first_failure or f"{judgment.sample_id}: {why}"
         else:
             self.parts_failed += len([shown for shown in judgment.shown if shown.failure is not None])
         self._add_verdict(judgment.verdict)
@@ -166,7 +179,6 @@ class AnswerStats(SessionStats):
     answered: int = 0
     truncated: int = 0
     no_final_answer: int = 0
-    first_failure: str = ""
     engine_stats: dict[str, Any] = field(default_factory=dict)
 
     def add(self, answer: GeneratedAnswer, *, has_final: bool = False) -> None:

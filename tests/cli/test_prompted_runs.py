@@ -106,10 +106,12 @@ def test_what_does_not_fit_is_refused_before_judging(run, table, text, options, 
     assert finding in errors
 
 
-def test_a_verdict_that_is_not_a_word_is_a_failure(run, table):
+def test_a_verdict_that_is_not_a_word_is_a_failure(run, table, tmp_path):
     code, errors, rows = run(table, SUPPORT, reply="Maybe")
     assert (code, {row["failure"]["code"] for row in rows}) == (2, {"low_coverage"})
     assert "low_coverage" in errors.replace(" ", "_")
+    assert f"first failure, sample {rows[0]['id']}: {rows[0]['failure']['why']}" in errors
+    assert manifest(tmp_path)["sessions"][0]["first_failure"].startswith(rows[0]["id"])
 
 
 def test_pairs_are_judged_in_both_orders_and_studied(cli, run, pair_rows, tmp_path):

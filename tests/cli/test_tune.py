@@ -210,6 +210,16 @@ def test_prompts_are_candidates_and_the_chosen_prompt_is_in_the_card(tune, cli, 
     assert judgment.probability == pytest.approx(certain)
 
 
+def test_rows_need_no_question_if_the_tuned_prompt_shows_none(tune, cli, labels, tmp_path):
+    (tmp_path / "pair.txt").write_text(PAIR.replace("Task: {question}\n", ""))
+    assert tune(labels(context="c"), "--prompt", "pair.txt", "--reading", "yes-no")[0] == 0
+    assert find_card("judge").prompt is not None
+    write_rows("rows.jsonl", [{"context": "c", "answer_1": "0 1", "answer_2": "0 -1"}])
+    batch = ("judgelm-batch", "rows.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model")
+    assert cli(*batch, "judge")[0] == 0
+    assert rows_of("out.jsonl")[0]["verdict"]["winner"] == 1
+
+
 def test_a_changed_prompt_file_is_refused_until_it_is_judged_again(tune, labels, prompts, tmp_path):
     rows = labels(context="c", customer="x")
     assert tune(rows, *prompts)[0] == 0

@@ -165,6 +165,7 @@ def test_the_form_of_the_reply_is_split_around_reason_and_verdict(read):
         ("prompt: [{role: judge, text: '{answer}'}]\nreply: Yes/No", "role 'judge'"),
         ("prompt: |-\n\t{answer}\nreply: Yes/No", "tab .*line 2"),
         ("prompt: {answer}\nreply: Yes/No", "line 1: prompt 0.prompt"),
+        ("prompt: '{answer}'\nreply: Yes/No\nprompt: 'Is {answer} right?'", "'prompt' is repeated, at line 3"),
         ("modle: x\nprompt: '{answer}'\nreply: Yes/No", "line 1: .*modle"),
         ("name: My judge\nprompt: '{answer}'\nreply: Yes/No", "My judge: .*a-z"),
         ("prompt: '{answer}'", "got None for 1 answers"),
