@@ -1,6 +1,7 @@
 """The page and the figure of the results."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -13,8 +14,8 @@ from judgelm.reports.plots import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, STYLE,
 
 _SETS = {human_set.name: human_set for human_set in (*SETS, DEV_SET)}
 _BASELINE = "best trivial baseline"
-_MARKS = ((BLUE, "o"), (GREEN, "^"), (PURPLE, "D"), (VERMILION, "v"), (INK, "x"), (BLUE, "P"), (GREEN, "*"))
-"""Colour and mark of each judge, in order."""
+_COLOURS, _MARKS = (BLUE, GREEN, PURPLE, VERMILION, INK), "o^Dvx*P"
+"""Of each judge, in order; 35 combinations."""
 Results = Mapping[str, SetResult]
 Cells = Sequence[object]
 
@@ -211,7 +212,9 @@ def figure_of(results: Results) -> str:
         figure = Figure(figsize=(7.6, 1.2 + 0.25 * (1 + len(_judges(results))) * len(results)), layout="constrained")
         axes = figure.subplots()
         labelled: set[str] = set()
-        marks = {_BASELINE: (ORANGE, "s")} | dict(zip(_judges(results), _MARKS, strict=False))
+        marks = {_BASELINE: (ORANGE, "s")} | dict(
+            zip(_judges(results), zip(cycle(_COLOURS), cycle(_MARKS)), strict=False)
+        )
         for row, result in enumerate(results.values()):
             points = {_BASELINE: result.baselines[result.best].agreement}
             points |= {name: judge.figures.agreement for name, judge in result.judges.items()}

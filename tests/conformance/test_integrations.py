@@ -100,9 +100,9 @@ judge_mcq("B", ["A) 3", "B) 4"], "B) 4")
     "ragas": """
 import asyncio, openai
 from ragas.llms import llm_factory
-from ragas.metrics.collections import DomainSpecificRubrics
-metric = DomainSpecificRubrics(llm=llm_factory("gpt-4o", client=openai.AsyncOpenAI()))
-asyncio.run(metric.ascore(user_input="2 + 2?", response="4"))
+from ragas.metrics.collections import Faithfulness
+metric = Faithfulness(llm=llm_factory("gpt-4o", client=openai.AsyncOpenAI()))
+asyncio.run(metric.ascore(user_input="2 + 2?", response="4", retrieved_contexts=["2 + 2 is 4."]))
 """,
 }
 """Client -> a judge of its own that docs/integrations.md says is not served."""

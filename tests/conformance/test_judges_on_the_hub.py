@@ -6,9 +6,8 @@ import sys
 
 import pytest
 
-from judgelm.jsonl import read_jsonl
 from tests.support.hub_server import running_hub
-from tests.support.jsonl_files import write_rows
+from tests.support.jsonl_files import rows_of, write_rows
 from tests.support.processes import run_command
 
 pytestmark = pytest.mark.conformance
@@ -39,7 +38,7 @@ def test_a_name_becomes_a_verdict(tiny_judge, tmp_path, name):
         done = run_judgelm(hub, tmp_path, "batch", *arguments)
     assert "card judgelm (verified)" in done.stderr
     assert "template judgelm-v1 (from the card)" in done.stderr
-    assert len(list(read_jsonl(tmp_path / "out.jsonl"))) == len(PAIRS)
+    assert len(rows_of(tmp_path / "out.jsonl")) == len(PAIRS)
     manifest = json.loads((tmp_path / "out.run.json").read_text())
     assert manifest["fingerprint"]["template"]["id"] == "judgelm-v1"
 
@@ -54,4 +53,4 @@ def test_questions_are_downloaded_once_by_the_name_of_their_set(tmp_path):
         for _ in range(2):
             run_judgelm(hub, tmp_path, "compare", *sides, "--questions", "mt-bench", *options)
         assert len(hub.downloads("question.jsonl")) == 1
-    assert next(iter(read_jsonl(tmp_path / "out" / "pairs.jsonl")))["question"] == "What is 0?"
+    assert rows_of(tmp_path / "out" / "pairs.jsonl")[0]["question"] == "What is 0?"
