@@ -272,4 +272,5 @@ def test_verl(client, tiny_model):
     assert found["score"]["judged"] == [1] * 5
     assert "no verdict" in found["silent"]["error"]
     assert (found["filled"]["scores"], found["filled"]["judged"]) == ([0.5] * 5, [0] * 5)
-    assert "method group" in found["grouped"]["error"]
+    assert "method group is not supported" in found["grouped"]["error"]
+    assert "does not pass groups" in found["grouped"]["error"]

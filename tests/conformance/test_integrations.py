@@ -105,7 +105,7 @@ metric = Faithfulness(llm=llm_factory("gpt-4o", client=openai.AsyncOpenAI()))
 asyncio.run(metric.ascore(user_input="2 + 2?", response="4", retrieved_contexts=["2 + 2 is 4."]))
 """,
 }
-"""Client -> a judge of its own that docs/integrations.md says is not served."""
+"""Client -> a judge of its own, whose prompts the server does not recognise."""
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -158,8 +158,8 @@ def test_constrained_replies_follow_their_grammar(engine, grammar):
     assert {*done["sampled"].finish_reasons, *done["greedy"].finish_reasons} == {"stop"}
     assert {key: done[key] for key in expected} == expected
     single = run(engine, [greedy])["greedy"]
-    # kernels for one sequence and for a batch round differently on some CPUs
-    assert single.candidate_logprobs == pytest.approx(done["greedy"].candidate_logprobs, abs=1e-4)
+    # on some CPUs, one sequence and a batch differ by rounding (9.5e-7 measured, with and without a grammar)
+    assert single.candidate_logprobs == pytest.approx(done["greedy"].candidate_logprobs, abs=1e-5)
     assert replace(single, candidate_logprobs=done["greedy"].candidate_logprobs) == done["greedy"]
 
 
