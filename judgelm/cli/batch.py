@@ -87,6 +87,7 @@ def batch(
     from judgelm.cli.run import cascade_of, check_paths, checked_mode, judge_job, output_of
     from judgelm.judges.released import recognise
     from judgelm.modes.checklist import read_criteria
+    from judgelm.prompts.judge_card import locate_weights
     from judgelm.runs.batch import check_joins
 
     target = output_of(inputs, out, results.json_out)
@@ -104,7 +105,9 @@ def batch(
     if unknown is not None:
         raise ConfigError("--unknown requires Batch API input (rows with custom_id and body); remove it")
     prompt = judge_options.judge_prompt()
-    shown = judge_options.resolve(model).tuned_prompt if prompt is None and model is not None else prompt
+    shown = prompt
+    if prompt is None and model is not None and (tuned := locate_weights(model)[1]) is not None:
+        shown = None if tuned.prompt is None else tuned.prompt.load()
     if shown is not None and "question" not in shown.slots:
         job = replace(job, reading=replace(job.reading, requires_question=False))
     check_paths(job)

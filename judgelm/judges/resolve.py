@@ -55,11 +55,6 @@ class ResolvedJudge:
     tuned: Card | None
 
     @property
-    def tuned_prompt(self) -> JudgePrompt | None:
-        """The prompt file of a `judgelm tune` folder."""
-        return None if self.tuned is None or self.tuned.prompt is None else self.tuned.prompt.load()
-
-    @property
     def engine(self) -> str:
         """Name of the engine. Resolving `auto` on this machine loads torch."""
         return self._engine_choice[0]
