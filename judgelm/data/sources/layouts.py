@@ -96,8 +96,8 @@ def llmbar_sample(row: Row) -> Sample:
 
 def plain_sample(row: Row) -> Sample:
     """Read `question` and `answer_1`, `answer_2`, ..., `answers`, or `answer`; unknown fields become metadata."""
-    question = row.text("question", _PLAIN_NEEDS)
     answers = plain_answers(row)
+    question = row.text("question", _PLAIN_NEEDS)
     reference = row.reference()
     extras = row.extras(_PLAIN_FIELDS)
     metadata = {name: value for name, value in extras.items() if not _is_numbered_field(name, len(answers))}
@@ -120,6 +120,8 @@ def plain_answers(row: Row) -> tuple[str, ...]:
         return row.text_list("answers")
     if "answer" in row.data and "answer_1" not in row.data:
         return (row.text("answer", _PLAIN_NEEDS),)
+    if row.data.keys().isdisjoint(("answer_1", "answer_2")):
+        raise row.error("the row has no answer; it must contain answer, answers, or answer_1 and answer_2")
     return row.numbered_texts("answer_{}", _PLAIN_NEEDS)
 
 

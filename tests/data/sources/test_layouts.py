@@ -256,6 +256,13 @@ def test_a_bad_field_is_a_reject_with_place_finding_and_way_out(write, row, mess
     assert ([sample.id for sample in samples], stream.read, stream.rejected) == (["1", "3"], 3, 1)
 
 
+@pytest.mark.parametrize("row", [{"question": "q", "context": "c"}, {"question": "q"}, {"context": "c"}])
+def test_a_row_without_answers_is_a_reject_with_all_fields_for_answers(write, row):
+    _, samples, messages = stream_with_rejects([write({"question": "q", "answer": "a"}, row)])
+    assert [each.split(";")[0] for each in messages] == ["pairs.jsonl:2: the row has no answer"]
+    assert [sample.answers for sample in samples] == [("a",)]
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
