@@ -159,6 +159,8 @@ class Sampling:
     """Sampling parameters. Temperature 0 is greedy; otherwise `seed` makes replies reproducible within an engine.
 
     Attributes:
+        top_p: draw from the most probable tokens that together have at least this probability.
+        top_k: draw from this many tokens; 0 means all.
         stop: a reply ends before the first of these strings or, with `include_stop`, after it. A blank stop string (a
             line ending) ends a reply only after a non-blank line.
         grammar: constraint on the reply, if the engine supports grammars.
@@ -169,6 +171,8 @@ class Sampling:
 
     max_tokens: int
     temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
     stop: tuple[str, ...] = ()
     include_stop: bool = False
     n: int = 1
@@ -180,6 +184,8 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, value, least, most in (
             ("temperature", self.temperature, 0, MAX_TEMPERATURE),
+            ("top_p", self.top_p, 0, 1),
+            ("top_k", self.top_k, 0, _MAX_LENGTH),
             ("max_tokens", self.max_tokens, 1, _MAX_LENGTH),
             ("n", self.n, 1, MAX_REPLIES),
             ("seed", self.seed, 0, MAX_SEED),

@@ -43,8 +43,8 @@ class ChatRequest:
         messages: for a plain completion, a single message with the role `prompt`.
         forced_tool: name of the tool that must be called.
         schema: JSON schema for the reply; `json_object` allows any JSON object.
-        temperature: used only for prompts that the model answers, like `stop` and `seed`.
-        ignored: names of sampling fields that have no effect, such as `top_p`.
+        temperature: used only for prompts that the model answers, like `top_p`, `stop`, and `seed`.
+        ignored: names of sampling fields that do not affect verdicts, such as `top_p`.
         body: the request as an OpenAI body, with everything that the model needs to answer it.
     """
 
@@ -60,6 +60,7 @@ class ChatRequest:
     json_object: bool = False
     max_tokens: int | None = None
     temperature: float | None = None
+    top_p: float | None = None
     stop: tuple[str, ...] = ()
     seed: int | None = None
     ignored: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from judgelm.errors import InputError
 from judgelm.records import MAX_TOKENS
 
 _NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}}
-"""Ignored sampling fields, with their neutral values."""
+"""Sampling fields that do not affect verdicts, with their neutral values."""
 
 _FORMATS = ("text", "json_object", "json_schema")
 _MAX_STOP = 1000
@@ -97,6 +97,7 @@ class SamplingBody(BaseModel):
             "n": self.n or 1,
             "max_tokens": self.max_completion_tokens or self.max_tokens,
             "temperature": self.temperature,
+            "top_p": self.top_p,
             "stop": tuple(text for text in stop if text),
             "seed": self.seed,
             "ignored": tuple(ignored),

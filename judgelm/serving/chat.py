@@ -14,7 +14,7 @@ from judgelm.records import Completion, Grammar, Prompt, Request, Sampling, Unpa
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError
 
 DEFAULT_MAX_TOKENS = 4096
-_DEFAULT_TEMPERATURE = 1.0  # OpenAI's default
+_SAMPLING: Mapping[str, float] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0}  # OpenAI's defaults
 _MAX_CHECK_S = 60.0
 _INCOMPLETE = "\ufffd"  # an incomplete UTF-8 character decodes to this
 _ROLES = ("system", "user", "assistant", "tool")
@@ -31,22 +31,28 @@ def ask(request: Request) -> RequestFlow[Completion]:
     return completion
 
 
-def model_request(request: ChatRequest, default_tokens: int = DEFAULT_MAX_TOKENS) -> Request:
+def model_request(
+    request: ChatRequest, default_tokens: int = DEFAULT_MAX_TOKENS, defaults: Mapping[str, float] = _SAMPLING
+) -> Request:
     """Return the engine request with the client's messages, tools, reply format, and sampling parameters.
 
     Replies that do not fit into the context window are cut at its end. The default seed is a hash of the messages, so
-    that identical requests get identical replies.
+    that identical requests get identical replies. `defaults` contains the model's own temperature, top_p, and top_k.
 
     Raises:
         InputError: a field is invalid or not supported.
     """
     if request.top_logprobs and not request.logprobs:
         raise InputError('"top_logprobs": requires logprobs; set logprobs to true')
-    temperature = _DEFAULT_TEMPERATURE if request.temperature is None else request.temperature
+    given = {"temperature": request.temperature, "top_p": request.top_p}
+    chosen = {**_SAMPLING, **defaults, **{name: value for name, value in given.items() if value is not None}}
+    temperature = chosen["temperature"]
     message_hash = digest("\0".join(message.role + message.text for message in request.messages))
     sampling = Sampling(
         max_tokens=request.max_tokens or default_tokens,
         temperature=temperature,
+        top_p=chosen["top_p"],
+        top_k=int(chosen["top_k"]),
         stop=request.stop,
         n=request.n,
         seed=0 if temperature == 0 else (int(message_hash[:8], 16) if request.seed is None else request.seed % 2**32),
@@ -84,7 +90,8 @@ def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
 def chat_notes(request: ChatRequest) -> tuple[str, ...]:
     """Return notes about a response by the model."""
     notes = ["unrecognised prompt; answered by the model"]
-    if ignored := (*request.ignored, *sorted(str(name) for name in request.body.keys() - _READ - _NO_NOTE)):
+    fields = (name for name in request.ignored if name != "top_p")
+    if ignored := (*fields, *sorted(str(name) for name in request.body.keys() - _READ - _NO_NOTE)):
         notes.append(f"these fields are ignored: {', '.join(ignored)}")
     return tuple(notes)
 

@@ -6,12 +6,12 @@ All judges on a server share one `EngineWorker` and thus one engine.
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from judgelm.dialects.catalog import DIALECTS, nearest_prompt, normalised, recognise
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask
@@ -89,6 +89,7 @@ class JudgeHandler:
         self.options = options = options or HandlerOptions()
         self.answers_unknown = judge.is_instruct if options.unknown is None else options.unknown == "answer"
         self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
+        self._default_sampling = _default_sampling(judge.engine.describe()) if self.answers_unknown else {}
         self.in_flight = 0
         for dialect in options.prompts:
             if dialect.prompt is not None:
@@ -153,7 +154,7 @@ class JudgeHandler:
     async def _model_request(self, request: ChatRequest) -> Request:
         engine = self.judge.engine
         window = engine.describe().get("window") or 2 * DEFAULT_MAX_TOKENS
-        asked = model_request(request, min(DEFAULT_MAX_TOKENS, window // 2))
+        asked = model_request(request, min(DEFAULT_MAX_TOKENS, window // 2), self._default_sampling)
         if (grammar := asked.sampling.grammar) is not None:
             name = "tools" if called_tools(request) else "response_format"
             if not engine.supports_grammar:
@@ -249,3 +250,12 @@ class JudgeHandler:
     def _key(self, *parts: object) -> str:
         parts_repr = repr((self.adapter, *parts)).encode(errors="surrogatepass")
         return hashlib.blake2b(parts_repr, digest_size=16).hexdigest()
+
+
+def _default_sampling(described: Mapping[str, Any]) -> dict[str, float]:
+    if described["engine"] not in ("transformers", "vllm"):
+        return {}
+    from judgelm.engines.model_files import default_sampling
+
+    model = described["model"]
+    return default_sampling(model["path"], model.get("revision"))

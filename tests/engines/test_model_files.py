@@ -12,7 +12,7 @@ from trl import ModelConfig
 
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.catalog import load_engine
-from judgelm.engines.model_files import identity_of, load_tokenizer
+from judgelm.engines.model_files import default_sampling, identity_of, load_tokenizer
 from judgelm.engines.weights import check_pickled, pickled_files
 from judgelm.errors import ModelError
 from judgelm.judge import Judge
@@ -31,6 +31,22 @@ ODD = Sample(id="odd", question="  two  blanks,\ttab\r\n\n\nand lines \u00a0 ", 
 @pytest.fixture
 def copy(vicuna, tmp_path):
     return shutil.copytree(vicuna, tmp_path / "vicuna")
+
+
+@pytest.mark.parametrize(
+    ("stated", "sampling"),
+    [
+        (None, {}),
+        ({"eos_token_id": 1}, {}),
+        ({"temperature": 0.7, "top_p": 0.8, "top_k": 20}, {"temperature": 0.7, "top_p": 0.8, "top_k": 20}),
+        ({"temperature": None, "top_p": 1.5, "top_k": -1}, {}),
+        ({"temperature": "0.7", "top_p": True, "top_k": 0}, {"top_k": 0}),
+    ],
+)
+def test_default_sampling_is_read_from_the_generation_config(tmp_path, stated, sampling):
+    if stated is not None:
+        (tmp_path / "generation_config.json").write_text(json.dumps(stated))
+    assert default_sampling(str(tmp_path)) == sampling
 
 
 @pytest.fixture(scope="module")

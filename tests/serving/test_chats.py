@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from contextlib import contextmanager
 
 import httpx
@@ -98,6 +99,26 @@ def test_default_and_given_sampling():
     assert default.seed == again.seed != other.seed
     given = model_request(talk(("user", "x"), temperature=0.3, seed=-1, max_tokens=7)).sampling
     assert (given.temperature, given.seed, given.max_tokens) == (0.3, 2**32 - 1, 7)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sampling"),
+    [({}, (0.7, 0.8, 20)), ({"temperature": 0}, (0, 0.8, 20)), ({"top_p": 0.5}, (0.7, 0.5, 20))],
+)
+def test_the_models_own_sampling_is_the_default(fields, sampling):
+    defaults = {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
+    chosen = model_request(talk(("user", "x"), **fields), defaults=defaults).sampling
+    assert (chosen.temperature, chosen.top_p, chosen.top_k) == sampling
+
+
+@pytest.mark.parametrize(("stated", "replies"), [({"top_k": 1}, 1), ({"temperature": 0.0}, 1), ({}, 4)])
+def test_replies_are_sampled_as_the_generation_config_states(tiny_model, tmp_path, stated, replies):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text("{% for each in messages %}{{ each.content }}\n{% endfor %}")
+    (folder / "generation_config.json").write_text(json.dumps(stated))
+    chats = [talk(("user", "a big fox"), seed=seed, max_tokens=8) for seed in range(4)]
+    with handler_of(load_engine("transformers", EngineOptions(model=str(folder))), unknown="answer") as handler:
+        assert len({respond(handler, chat).reply.texts for chat in chats}) == replies
 
 
 class Refusing(ScriptedEngine):

@@ -183,4 +183,4 @@ def test_a_prompt_that_needs_a_chat_template_fails_alone(client):
 
 def test_ignored_fields_of_an_answer_are_noted(client):
     body = {"prompt": "hi", "max_tokens": 3, "top_p": 0.5, "logit_bias": {"3": 1}, "presence_penalty": 0}
-    assert "fields are ignored: top_p, logit_bias" in client.post(PLAIN, json=body).headers["x-judgelm-note"]
+    assert "fields are ignored: logit_bias" in client.post(PLAIN, json=body).headers["x-judgelm-note"]

@@ -21,7 +21,7 @@ _NO_SYSTEM = re.compile(
     r"|only user(?:,| and) (?:and )?assistant roles|(?:unexpected|invalid|unknown|unsupported) role:? ['\"`]?system",
     re.IGNORECASE,
 )
-_PLAIN = ("temperature", "stop", "seed", "n", CHAT_TEMPLATE)
+_PLAIN = ("temperature", "top_p", "stop", "seed", "n", CHAT_TEMPLATE)
 _LOGPROBS = ("logprobs", "top_logprobs")
 _TOO_LONG = re.compile(
     r"context.{0,30}(length|size|window)|maximum (model|input|prompt|sequence) length|max_model_len"
@@ -45,6 +45,8 @@ def request_body(model: str, prompt: RenderedPrompt, sampling: Sampling, *, logp
         body["n"] = sampling.n
     if sampling.temperature > 0:
         body["seed"] = sampling.seed
+    if sampling.top_p < 1:
+        body["top_p"] = sampling.top_p
     if (grammar := sampling.grammar) is not None and grammar.kind == "regex":
         body["structured_outputs"] = {"regex": grammar.text}
     elif grammar is not None:

@@ -175,7 +175,16 @@ def next_tokens(sequences: Sequence[RunningSequence], logits: torch.Tensor, gree
 
 
 def _draw(sequence: RunningSequence, scores: torch.Tensor) -> int:
-    probabilities = torch.softmax(scores / sequence.parent.request.sampling.temperature, -1)
+    sampling = sequence.parent.request.sampling
+    scores = scores / sampling.temperature
+    if 0 < sampling.top_k < len(scores):
+        scores = scores.masked_fill(scores < scores.topk(sampling.top_k).values[-1], -math.inf)
+    probabilities = torch.softmax(scores, -1)
+    if sampling.top_p < 1:
+        ranked, tokens = probabilities.sort(descending=True)
+        beyond = ranked.cumsum(0) - ranked >= sampling.top_p
+        beyond[0] = False
+        probabilities = probabilities.index_fill(0, tokens[beyond], 0.0)
     try:
         return int(torch.multinomial(probabilities, 1, generator=sequence.generator))
     except RuntimeError:  # contains NaN

@@ -108,6 +108,8 @@ def reply_sampling(sampling: Sampling, search: CandidateSearch | None) -> Sampli
         n=n,
         max_tokens=sampling.max_tokens,
         temperature=sampling.temperature,
+        top_p=max(sampling.top_p, 1e-6),  # vLLM rejects 0
+        top_k=sampling.top_k,
         seed=sampling.seed if sampling.temperature > 0 else None,
         stop=stop or None,
         include_stop_str_in_output=sampling.include_stop,

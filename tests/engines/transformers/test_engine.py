@@ -172,6 +172,28 @@ def test_only_replies_that_cannot_be_sampled_fail(tiny_model):
     assert completions[greedy.key].finish_reasons != ("error",)
 
 
+def first_tokens(engine, **sampling):
+    """The different first tokens of 64 replies, and the probabilities of the most probable tokens."""
+    [request] = varied_requests(1, max_tokens=1, temperature=1.0, n=64, logprobs=20, **sampling)
+    [completion] = run(engine, [request]).values()
+    first = [reply[0] for reply in completion.logprobs if reply]  # the others ended immediately
+    return {each.token for each in first}, first[0].candidates
+
+
+def test_top_k_and_top_p_limit_the_tokens_that_can_be_drawn(tiny_model):
+    engine = load(tiny_model)
+    unlimited, likely = first_tokens(engine)
+    best = [token for token, _ in likely]
+    assert not unlimited <= set(best[:3])
+    above_two = math.exp(likely[0][1]) + 1.01 * math.exp(likely[1][1])
+    for limits in ({"top_k": 3}, {"top_p": above_two}):
+        drawn, _ = first_tokens(engine, **limits)
+        assert len(drawn) > 1
+        assert drawn <= set(best[:3])
+    for limits in ({"top_k": 1}, {"top_p": 0.0}):
+        assert first_tokens(engine, **limits)[0] == {best[0]}
+
+
 def edit(folder, name="config.json", **values):
     """Change values of a folder's JSON file."""
     (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | values))
