@@ -6,6 +6,7 @@ with Judge("my-judge") as judge:
 judgment.verdict, judgment.probability, judgment.reason
 """
 
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -280,7 +281,7 @@ class Judge:
             ConfigError: an argument is not a string.
         """
         _require_texts("compare", reference=reference, question=question, answer_1=answer_1, answer_2=answer_2)
-        metadata = {FIELDS: fields} if fields else {}
+        metadata = self._fields("compare", fields, reference, options)
         pair = (answer_1, answer_2)
         sample = Sample(id="1", question=question, answers=pair, reference=reference, metadata=metadata)
         return self._judge(sample, "pair", both_orders=both_orders, **options)
@@ -303,14 +304,25 @@ class Judge:
         `dimensions=["helpfulness"]`. `fields` are the values of a prompt file's other slots.
         """
         _require_texts("grade", reference=reference, anchor=anchor, question=question, answer=answer)
-        metadata: dict[str, object] = {} if anchor is None else {"anchor": anchor}
-        metadata |= {FIELDS: fields} if fields else {}
-        sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
         usual = "single" if self.format.prompt is None else self.format.prompt.modes[0]
+        if usual in ("pair", "multi"):
+            raise ConfigError(f"grade: the prompt compares answers; use {'compare' if usual == 'pair' else 'rank'}")
+        metadata = self._fields("grade", fields, reference, options) | ({} if anchor is None else {"anchor": anchor})
+        sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
         return self._judge(sample, mode or usual, **options)
 
-    def rank(self, question: str, answers: Sequence[str], *, reference: str | None = None, **options: Any) -> Judgment:
+    def rank(
+        self,
+        question: str,
+        answers: Sequence[str],
+        *,
+        reference: str | None = None,
+        fields: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> Judgment:
         """Rank two or more answers. `options` are fields of multi mode, such as `permutations=3`.
+
+        `fields` are the values of a prompt file's other slots.
 
         Raises:
             ConfigError: there are fewer than two answers, or an argument is not a string.
@@ -321,8 +333,33 @@ class Judge:
             raise ConfigError("rank requires a list of at least two strings; to grade one answer, use grade")
         named = {f"answers[{index}]": text for index, text in enumerate(texts)}
         _require_texts("rank", reference=reference, question=question, **named)
-        sample = Sample(id="1", question=question, answers=texts, reference=reference)
+        metadata = self._fields("rank", fields, reference, options)
+        sample = Sample(id="1", question=question, answers=texts, reference=reference, metadata=metadata)
         return self._judge(sample, "multi", **options)
+
+    def _fields(
+        self, method: str, fields: object, reference: str | None, options: Mapping[str, object]
+    ) -> dict[str, object]:
+        """Check the values of a prompt file's slots, and return them as a sample's metadata."""
+        prompt, given = self.format.prompt, {} if fields is None else fields
+        if not isinstance(given, Mapping):
+            raise ConfigError(f"{method}: expected fields as a dictionary, got {type(given).__name__}")
+        if prompt is None:
+            if given:
+                raise ConfigError(f"{method}: fields are slots of a prompt file; load the judge with prompt=FILE")
+            return {}
+        named = {**given, "criterion": given.get("criterion") or options.get("criterion")}
+        for name in prompt.fields:
+            try:
+                missing = named.get(name) is None or not json.dumps(named[name])
+            except (TypeError, ValueError):
+                kind = type(named[name]).__name__
+                raise ConfigError(f"{method}: field {name} is a {kind}; expected text or JSON values") from None
+            if missing:
+                raise ConfigError(f'{method}: prompt {prompt.name} shows {{{name}}}; pass fields={{"{name}": ...}}')
+        if "reference" in prompt.slots and reference is None:
+            raise ConfigError(f"{method}: prompt {prompt.name} shows {{reference}}; pass reference=...")
+        return {FIELDS: dict(given)}
 
     def _judge(self, sample: Sample, mode: str, **options: Any) -> Judgment:
         [judgment] = judge([sample], self.mode(mode, **options), self.engine)

@@ -217,6 +217,37 @@ def test_a_trained_judge_refuses_another_prompt(tiny_model, tmp_path):
         assert judge.mode_with(prompt).prompt == prompt
 
 
+PAIR = "A: {answer_1}\nB: {answer_2}\nWhich?\nreply: A/B"
+SUPPORT = "{context}\n{answer}\nIs it supported?\nreply: Yes/No"
+
+
+@pytest.mark.parametrize(
+    ("text", "call", "message"),
+    [
+        (PAIR, lambda judge: judge.grade("q", "a"), "grade: .* use compare"),
+        (SUPPORT, lambda judge: judge.grade("q", "a"), r'shows \{context\}; pass fields=\{"context": ...\}'),
+        (SUPPORT, lambda judge: judge.rank("q", ["a", "b"], fields={"context": None}), r'pass fields=\{"context"'),
+        (SUPPORT, lambda judge: judge.compare("q", "a", "b", fields={"context": {1}}), "field context is a set"),
+        (SUPPORT, lambda judge: judge.grade("q", "a", fields="c"), "expected fields as a dictionary, got str"),
+        (SUPPORT.replace("context", "reference"), lambda judge: judge.grade("q", "a"), "pass reference="),
+        (None, lambda judge: judge.grade("q", "a", fields={"context": "c"}), "prompt=FILE"),
+    ],
+)
+def test_arguments_that_do_not_fit_the_prompt_are_refused(tmp_path, text, call, message):
+    path = tmp_path / "own.txt"
+    path.write_text(text or "")
+    judge = Judge("Yes", engine="scripted", prompt=path if text else None)
+    with judge, pytest.raises(ConfigError, match=message):
+        call(judge)
+
+
+def test_ranked_answers_show_fields(tmp_path):
+    (tmp_path / "own.txt").write_text("{context}: {answer_1} {answer_2} {answer_3}\nreply: A/B/C")
+    with Judge("A", engine="scripted", prompt=tmp_path / "own.txt") as judge:
+        judgment = judge.rank("", ["a", "b", "c"], fields={"context": ["d"]}, permutations=1)
+    assert judgment.failure is None
+
+
 @pytest.mark.parametrize("value", [None, ["a", "b"], {"role": "user"}, b"bytes", float("nan"), 7], ids=repr)
 @pytest.mark.parametrize(
     ("name", "call"),

@@ -226,6 +226,10 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     if unknown := values.keys() - known:
         finding = f"unknown option {', '.join(sorted(unknown))}"
         raise typer.BadParameter(f"{path}: {finding}; available: {', '.join(sorted(known))}")
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if getattr(parameter, "multiple", False) and isinstance(values.get(name), str):
+            values[name] = [values[name]]
     for name in ("engine_arg", "mode_arg"):
         if name in values:
             values[name] = _pairs(path, name, values[name])

@@ -1,5 +1,6 @@
 """`judgelm prompts`: write, check, and suggest prompt files."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -93,8 +94,9 @@ def new_command(
         raise ConfigError(f"{path}: the file already exists; choose a different name or add --overwrite")
     prompt, reply, note = _NEW[kind]
     lines = "\n".join(f"  {line}".rstrip() for line in prompt.split("\n"))
-    write_text(path, _FORM.format(path=path, name=name_of(path), prompt=lines, reply=reply, note=note))
-    console.message(f"wrote {path}; edit it, then run: judgelm prompts check {path} --samples rows.jsonl")
+    quoted = shlex.quote(str(path))
+    write_text(path, _FORM.format(path=quoted, name=name_of(path), prompt=lines, reply=reply, note=note))
+    console.message(f"wrote {path}; edit it, then run: judgelm prompts check {quoted} --samples rows.jsonl")
 
 
 def check_command(

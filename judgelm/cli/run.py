@@ -25,6 +25,7 @@ from judgelm.judges.resolve import ResolvedJudge
 from judgelm.modes import CARD_FIELDS, BatchMode, Pairwise, make_mode
 from judgelm.modes.readings import prompt_of, reading_of
 from judgelm.modes.votes import Voted
+from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.prompts.prompt_template import prompt_template
 from judgelm.records import Judgment, failure_name
 from judgelm.runs.batch import BatchHooks, BatchJob, count_rows, run_batch, run_dtype, run_engine
@@ -132,7 +133,7 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
     return out
 
 
-def check_paths(job: BatchJob) -> None:
+def check_paths(job: BatchJob, prompt: JudgePrompt | None = None) -> None:
     """Raise an error for mistyped paths and unknown formats."""
     files = all_input_files(job.inputs)  # raises an error that suggests similar names
     if job.out != "-" and Path(job.out).is_dir():
@@ -140,7 +141,7 @@ def check_paths(job: BatchJob) -> None:
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
     if not any(map(is_stream, files)):
-        SampleStream(job.inputs, on_reject=lambda reject: None, reading=job.reading)
+        SampleStream(job.inputs, on_reject=lambda reject: None, reading=job.reading, prompt=prompt)
 
 
 def clear_and_mark(out: str) -> None:
@@ -353,6 +354,7 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
         ("judged in an earlier session", stats.skipped),
         ("repeated rows of a pair (judged only once)", stats.repeated),
         ("input cells converted to text", stats.coerced),
+        ("samples with an empty text in a slot", stats.empty_slots),
         ("unparseable replies in judgments with a verdict", stats.parts_failed),
         ("samples with a truncated answer", stats.cut),
         ("samples with sanitised confusables", stats.neutralised),

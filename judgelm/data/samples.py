@@ -139,6 +139,7 @@ class SampleStream:
         read: number of rows read so far, including rejects.
         repeated: number of repeated pairs without an id that were skipped so far.
         coerced: number of cells converted to text (PandaLM only).
+        empty_slots: number of rows with an empty field that the prompt shows.
 
     Raises:
         InputError: a file cannot be read or is given twice, or its fields are not recognised.
@@ -162,6 +163,7 @@ class SampleStream:
     rejected: int = field(init=False, default=0)
     repeated: int = field(init=False, default=0)
     coerced: int = field(init=False, default=0)
+    empty_slots: int = field(init=False, default=0)
     references_used: int = field(init=False, default=0)
     _refused: Reject | None = field(init=False, default=None)
     _known_references: Mapping[str, str] = field(init=False)
@@ -181,10 +183,10 @@ class SampleStream:
         self._known_references = {} if self.references is None else read_references(self.references)
         self._rows = self._open()
         self._first = self._first_row()
-        if self.prompt is not None:
-            self.prompt.check_literals(list(self._first.data))
         self._file = self._first.file
-        self.source = recognise(self._first, label_rows=self.label_rows)
+        others = () if self.prompt is None else self.prompt.fields
+        one = self.answers == (1, 1) or (self.answers is None and len(self.prompt.answers if self.prompt else ()) == 1)
+        self.source = recognise(self._first, label_rows=self.label_rows, one_answer=one, others=others)
         self._patterns = _numbered(self.source)
         if self.source.note and not (self.label_rows and self.source.name == LABELS.name):
             raise self._first.error(self.source.note)
@@ -249,7 +251,9 @@ class SampleStream:
         if yielded == self.limit:
             return
         if not yielded and self._refused is not None:
-            raise no_usable_row(", ".join(self.paths), ", ".join(self.source.needs), self.rejected, self._refused)
+            shown = self.prompt if self.source.name == "plain" else None
+            needs = self.source.needs if shown is None else shown.slots
+            raise no_usable_row(", ".join(self.paths), ", ".join(needs), self.rejected, self._refused)
         self._decoder.finish()
 
     def labels(self, row: Row, *with_reference: bool) -> list[Label | None]:
@@ -311,6 +315,8 @@ class SampleStream:
 
     def _sample(self, row: Row) -> Sample | None:
         assert self.source.sample is not None
+        if self.prompt is not None:
+            self.prompt.check_literals(row.data)
         sample = self.source.sample(row)
         if sample.answers and not sample.images and not sample.question.strip() and self._needs_question:
             raise row.error("the question is empty; fill it in (in merged cells, only the first row has the text)")
@@ -339,6 +345,7 @@ class SampleStream:
         if self.prompt is not None:
             values = {name: row.data.get(name, sample.metadata.get(name)) for name in self.prompt.fields}
             shown = {name: value for name, value in values.items() if value is not None}
+            self.empty_slots += "" in shown.values()
             sample = replace(sample, metadata={**sample.metadata, FIELDS: shown} if shown else sample.metadata)
         if sample.id in self._known_references:
             sample = replace(sample, reference=self._known_references[sample.id])

@@ -122,9 +122,15 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A reply to a client: `texts`, or a call to `tool`. `logprobs` only covers the first text."""
+    """A reply to a client: `texts`, or a call to `tool`.
+
+    Attributes:
+        verdicts: the verdict of each text in the words of a prompt file; empty for other dialects.
+        logprobs: of the first text.
+    """
 
     texts: tuple[str, ...] = ()
+    verdicts: tuple[str | float, ...] = ()
     tool: str | None = None
     arguments: str = ""
     logprobs: tuple[TokenLogprobs, ...] = ()

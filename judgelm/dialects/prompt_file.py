@@ -128,16 +128,18 @@ def _task(prompt: JudgePrompt, values: Mapping[str, str], doubt: str) -> JudgeTa
 
 def _render(form: ReplyForm) -> Render:
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-        parts = [_reply_parts(form, task, request, drawn) for drawn in results_per_reply(request, result)]
+        results = results_per_reply(request, result)
+        parts = [_reply_parts(form, task, request, drawn) for drawn in results]
         texts = tuple("".join(each) for each in parts)
+        verdicts = tuple(_verdict(form, task, drawn) for drawn in results)
         if form.json and request.forced_tool is not None:
             return Reply(tool=request.forced_tool, arguments=texts[0])
         before, verdict, after = parts[0]
         if not request.logprobs or verdict not in (shares := _shares(form, result)):
-            return Reply(texts=texts)
+            return Reply(texts=texts, verdicts=verdicts)
         tokens = verdict_logprobs(before + verdict, verdict, shares, request.top_logprobs)
         rest = (TokenLogprobs(token=after, logprob=0.0, candidates=((after, 0.0),)),) if after else ()
-        return Reply(texts=texts, logprobs=(*tokens, *rest))
+        return Reply(texts=texts, verdicts=verdicts, logprobs=(*tokens, *rest))
 
     return render
 

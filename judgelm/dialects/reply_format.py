@@ -7,7 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply
-from judgelm.dialects.replies import expected_grade, rescale, results_per_reply, scores_and_reason, winner_with_ties
+from judgelm.dialects.replies import (
+    expected_grade,
+    is_fulfilled,
+    rescale,
+    results_per_reply,
+    scores_and_reason,
+    winner_with_ties,
+)
 from judgelm.errors import InputError
 from judgelm.records import Winner
 
@@ -20,6 +27,10 @@ _ABOUT = {"title", "description", "default", "examples", "format", "$schema", "$
 _MAX_DEPTH = 32
 _MAX_SCHEMA = 20_000
 _NOUN = re.compile(r"\b(assistant|answer|response|model|output|option|candidate)s?\b")
+_VERDICTS = {
+    "pair": "an enum of A, B, and optionally tie", "label": "a boolean, or an enum of the prompt's words",
+    "grade": "a number, or an enum of the prompt's words", "choice": "an enum of the prompt's words",
+}  # fmt: skip
 _NAMES: dict[str, Winner] = {
     "a": 1, "1": 1, "first": 1, "b": 2, "2": 2, "second": 2,
     "tie": "tie", "c": "tie", "draw": "tie", "equal": "tie", "both": "tie", "neither": "tie",
@@ -39,20 +50,22 @@ def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: Judge
     if len(str(request.schema)) > _MAX_SCHEMA:
         raise InputError(f'"response_format": the schema is longer than {_MAX_SCHEMA} characters; use a smaller schema')
     drawn = results_per_reply(request, result)
-    texts = tuple(_text(text, task, request, each) for text, each in zip(reply.texts, drawn, strict=True))
+    verdicts = reply.verdicts or [None] * len(reply.texts)
+    each = zip(reply.texts, verdicts, drawn, strict=True)
+    texts = tuple(_text(text, verdict, task, request, result) for text, verdict, result in each)
     return reply if texts == reply.texts else replace(reply, texts=texts, logprobs=())
 
 
-def _text(text: str, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
+def _text(text: str, word: str | float | None, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     finding = _misfit(text, request.schema)
     if not finding:
         return text
-    row = None if request.schema is None else _row(task, result, request.schema)
+    row = None if request.schema is None else _row(word, task, result, request.schema)
     written = None if row is None else json.dumps(row, ensure_ascii=False)
     if written is None or _misfit(written, request.schema):
         raise InputError(
             f'"response_format": the {task.dialect} reply {text!r:.80} does not match: {finding}; '
-            "omit response_format, or use a schema with string fields and one verdict field (A, B, and optionally tie)"
+            f"omit response_format, or use a schema with string fields and one verdict field ({_VERDICTS[task.kind]})"
         )
     return written
 
@@ -109,7 +122,9 @@ def _is_of(value: Any, name: str) -> bool:
     return isinstance(value, _TYPES.get(name, ())) and (name == "boolean" or not isinstance(value, bool))
 
 
-def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+def _row(
+    word: str | float | None, task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]
+) -> dict[str, Any] | None:
     """Fill in a schema with one verdict field and otherwise only strings; return None for other schemas."""
     row: dict[str, Any] = {}
     fields, verdicts = schema.get("properties"), 0
@@ -119,15 +134,19 @@ def _row(task: JudgeTask, result: JudgeResult, schema: Mapping[str, Any]) -> dic
         if field.get("type") == "string" and "enum" not in field:
             row[name] = scores_and_reason(result, None)
             continue
-        verdict = _verdict(task, result, field)
+        verdict = _verdict(word, task, result, field)
         if verdict is None:
             return None
         row[name], verdicts = verdict, verdicts + 1
     return row if verdicts == 1 else None
 
 
-def _verdict(task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> Any:
+def _verdict(word: str | float | None, task: JudgeTask, result: JudgeResult, field: Mapping[str, Any]) -> Any:
     choices = field.get("enum")
+    if word is not None and isinstance(choices, list) and word in choices:
+        return word
+    if task.kind == "label" and choices is None and field.get("type") == "boolean":
+        return is_fulfilled(result)
     if task.kind == "pair" and isinstance(choices, list):
         names = _winners(choices)
         return None if names is None else names[winner_with_ties(task, result, ties="tie" in names)]

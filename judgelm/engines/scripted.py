@@ -129,7 +129,7 @@ class ScriptedEngine:
         if callable(self._script):
             return self._script(request.prompt)
         if self._script.keys() == {"*"}:
-            return _fitting(self._script["*"], request.candidates)
+            return _fitting(self._script["*"].removeprefix(request.prompt.prefill), request.candidates)
         key = prompt_key(request.prompt)
         return self._script[key] if key in self._script else self._script["*"]
 

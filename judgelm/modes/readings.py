@@ -173,7 +173,7 @@ def check_reading(mode: ReadingMode) -> str:
         )
         raise ConfigError(f"order_rule is not supported because {shown}; remove it")
     if template.verdict is not None:
-        _check_prompt(mode, template.verdict)
+        _check_prompt(mode, template)
     elif template.reads_words:
         for name, allowed in _NOT_READ.items():
             if getattr(mode, name, allowed[0]) not in allowed:
@@ -189,7 +189,13 @@ def check_reading(mode: ReadingMode) -> str:
     return template.id
 
 
-def _check_prompt(mode: ReadingMode, verdict: VerdictForm) -> None:
+def _check_prompt(mode: ReadingMode, template: Template) -> None:
+    verdict = template.verdict
+    assert verdict is not None
+    if mode.reference == "use" and not template.shows_reference:
+        raise ConfigError("reference is use, but the prompt has no slot {reference}; add it, or remove reference")
+    if mode.reference == "ignore" and template.shows_reference:
+        raise ConfigError("reference is ignore, but the prompt shows {reference}; remove one of them")
     if getattr(mode, "retry_unparseable", False):
         raise ConfigError("retry_unparseable is not needed with --prompt, which reads probabilities; remove it")
     if verdict.reason_tokens is None and mode.temperature != 0:

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection
 from dataclasses import field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -17,11 +18,11 @@ PromptKind = Literal["pair", "choice", "grade", "label"]
 KINDS: tuple[PromptKind, ...] = ("pair", "choice", "grade", "label")
 FIELDS = "prompt_fields"
 """Key of a sample's metadata that holds the values of a prompt's other slots."""
-MAX_GRADES = 101
+MAX_GRADES, MAX_DECIMAL_RANGE = 101, 10
 _STRICT = ConfigDict(extra="forbid")
-BRACES = re.compile(r"(?<!\{)\{([^\W\d][\w.-]*)\}(?!\})")
+_BRACES = re.compile(r"\{\{[^\W\d][\w.-]*\}\}|\{([^\W\d][\w.-]*)\}")
 _MUSTACHE = re.compile(r"\{\{\s*([^\W\d][\w.-]*)\s*\}\}")
-_LITERAL = re.compile(r"\{(\{[^\W\d][\w.-]*\})\}")
+_IN_BRACES = re.compile(r"\{([^{}\n]+)\}")
 Spelling = str | tuple[str, ...]
 """A verdict word, or several spellings of it; replies use the first one."""
 
@@ -128,7 +129,7 @@ class ReplyForm:
         if isinstance(self.grade, dict):
             return tuple(self.grade.values())
         low, high = self.grade
-        step = 1.0 if self.whole or high - low > 10 else 0.1
+        step = 1.0 if self.whole else 0.1
         count = round((high - low) / step) + 1
         if count > MAX_GRADES:
             raise ConfigError(f"reply.grade: {count} grades; the maximum is {MAX_GRADES}, so use a smaller range")
@@ -209,16 +210,30 @@ class JudgePrompt:
         alone = {"grade": ("single", "pair", "multi"), "label": ("label", "single", "pair", "multi")}
         return alone.get(self.reply.kind, ("pair",) if self.reply.kind == "pair" else ("multi",))
 
-    def check_literals(self, columns: Sequence[str]) -> None:
-        """Check that no literal `{{name}}` has the name of a column; `syntax: mustache` is probably missing."""
+    @cached_property
+    def _literals(self) -> dict[str, str]:
+        """Text in braces that is not a slot, keyed by the name of the column that it may mean."""
         if self.syntax == "mustache":
+            return {}
+        texts = [message.text for message in self.prompt]
+        doubled = {match[1]: match[0] for text in texts for match in _MUSTACHE.finditer(text)}
+        odd = {match[1].strip(): match[0] for text in texts for match in _IN_BRACES.finditer(text)}
+        return {name: shown for name, shown in odd.items() if name not in self.slots} | doubled
+
+    def check_literals(self, columns: Collection[str]) -> None:
+        """Check that no text in braces that is not a slot has the name of a column."""
+        if self._literals.keys().isdisjoint(columns):
             return
-        for match in (match for message in self.prompt for match in _MUSTACHE.finditer(message.text)):
-            if (name := match[1]) in columns:
-                raise ConfigError(
-                    f"prompt {self.name}: {line_of(self.source, match[0])}{match[0]} is literal text, but {name} is a "
-                    f"field of the rows; write {{{name}}}, or use a YAML file with the line syntax: mustache"
-                )
+        name, shown = next((name, shown) for name, shown in self._literals.items() if name in columns)
+        if shown.startswith("{{"):
+            way_out = f"write {{{name}}}, or use a YAML file with the line syntax: mustache"
+        else:
+            slot = re.sub(r"\W+", "_", f"column_{name}" if name[0].isdecimal() else name).strip("_")
+            way_out = f"write {{{slot}}}, and pass --column {shlex.quote(f'{slot}={name}')}"
+        place = line_of(self.source, shown)
+        raise ConfigError(
+            f"prompt {self.name}: {place}{shown} is literal text, but {name} is a field of the rows; {way_out}"
+        )
 
 
 def is_answer(slot: str) -> bool:
@@ -228,7 +243,7 @@ def is_answer(slot: str) -> bool:
 
 def literal_text(text: str) -> str:
     """Escape text so that a prompt file shows it unchanged."""
-    return BRACES.sub(r"{\g<0>}", text)
+    return re.sub(r"\{[^\W\d][\w.-]*\}", r"{\g<0>}", text)
 
 
 def line_of(source: str, text: str) -> str:
@@ -239,9 +254,19 @@ def line_of(source: str, text: str) -> str:
 
 def pieces_of(text: str, syntax: str) -> tuple[Piece, ...]:
     """Split a message into fixed text and slots."""
-    parts = (_MUSTACHE if syntax == "mustache" else BRACES).split(text)
-    pieces = [
-        Piece(part if index % 2 or syntax == "mustache" else _LITERAL.sub(r"\1", part), bool(index % 2))
-        for index, part in enumerate(parts)
-    ]
+    pieces, fixed, end = [], "", 0
+    for match in (_MUSTACHE if syntax == "mustache" else _BRACES).finditer(text):
+        fixed += text[end : match.start()]
+        end = match.end()
+        if match[1] is None:
+            fixed += match[0][1:-1]
+        else:
+            pieces += [Piece(fixed, False), Piece(match[1], True)]
+            fixed = ""
+    pieces.append(Piece(fixed + text[end:], False))
     return tuple(piece for piece in pieces if piece.text)
+
+
+def slots_of(text: str) -> list[str]:
+    """Return the slots in the text of a reply, in order."""
+    return [piece.text for piece in pieces_of(text, "braces") if piece.is_slot]

@@ -22,16 +22,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from judgelm.bounds import read_text
 from judgelm.errors import ConfigError
-from judgelm.prompts.judge_prompt import BRACES, JudgePrompt, ReplyForm, is_answer, line_of, pieces_of
+from judgelm.prompts.judge_prompt import (
+    MAX_DECIMAL_RANGE,
+    JudgePrompt,
+    PromptKind,
+    ReplyForm,
+    is_answer,
+    line_of,
+    pieces_of,
+    slots_of,
+)
 from judgelm.prompts.prompt_template import verdict_form
 from judgelm.records import Role
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
-REPLY_SLOTS = ("verdict", "reason", "probability", "score", "score_1", "score_2")
+_ALONE = ("verdict", "reason", "probability", "score", "score_1")
+REPLY_SLOTS: dict[PromptKind, tuple[str, ...]] = {
+    "pair": (*_ALONE, "score_2"), "label": _ALONE, "grade": _ALONE, "choice": ("verdict", "reason"),
+}  # fmt: skip
 DOCS = "see docs/prompts.md"
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SECTION = re.compile(r"\{\{(?!\s*[^\W\d][\w.-]*\s*\}\})(?:[^{}\n]+\}\}|\{)|\{%.*?%\}")
@@ -74,10 +87,22 @@ def parse_prompts(source: str, path: str | Path) -> tuple[JudgePrompt, ...]:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        lines = [line_of(source, f"{key}:") for key in reversed(first["loc"]) if isinstance(key, str)]
-        line = next(filter(None, lines), "")
-        raise ConfigError(f"{path}: {line}prompt {where}: {first['msg']}; {DOCS}") from None
+        raise ConfigError(f"{path}: {_line_at(source, first['loc'])}prompt {where}: {first['msg']}; {DOCS}") from None
     return tuple(replace(prompt, file=Path(path).name, source=source) for prompt in prompts)
+
+
+def _line_at(source: str, keys: Sequence[str | int]) -> str:
+    """Return `line N: ` for the value at these keys, or the innermost value around it."""
+    try:
+        node = yaml.compose(source, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:  # plain text
+        return ""
+    for key in keys:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            node = node.value[key]
+        elif isinstance(node, yaml.MappingNode):
+            node = next((value for name, value in node.value if name.value == key), node)
+    return "" if node is None else f"line {node.start_mark.line + 1}: "
 
 
 def _read(path: str | Path) -> str:
@@ -187,11 +212,13 @@ def _check_reply(prompt: JudgePrompt) -> None:
     reply = prompt.reply
     if reply.json and reply.text is not None:
         raise ConfigError("reply: text and json cannot be combined; remove one")
-    slots = list(reply.json.values()) if reply.json else BRACES.findall(reply.form)
-    if unknown := [slot for slot in slots if slot not in REPLY_SLOTS]:
+    slots = list(reply.json.values()) if reply.json else slots_of(reply.form)
+    known = REPLY_SLOTS[reply.kind]
+    if unknown := [slot for slot in slots if slot not in known]:
         written = next((line for line in (reply.text or "").split("\n") if unknown[0] in line), unknown[0])
         raise ConfigError(
-            f"{line_of(prompt.source, written)}reply: unknown slot {unknown[0]!r}; available: {', '.join(REPLY_SLOTS)}"
+            f"{line_of(prompt.source, written)}reply: unknown slot {unknown[0]!r} for {reply.kind}; "
+            f"available: {', '.join(known)}"
         )
     if slots.count("verdict") != 1:
         raise ConfigError("reply: must contain {verdict} exactly once")
@@ -211,6 +238,11 @@ def _check_reply(prompt: JudgePrompt) -> None:
 def _check_grades(reply: ReplyForm) -> None:
     if isinstance(reply.grade, tuple):
         low, high = reply.grade
+        if not reply.whole and high - low > MAX_DECIMAL_RANGE:
+            raise ConfigError(
+                f"reply.grade: whole: false requires a range of at most {MAX_DECIMAL_RANGE}, because grades have one "
+                "decimal; use a smaller range, or remove whole"
+            )
         if not -math.inf < low < high < math.inf:
             raise ConfigError(f"reply.grade: expected the lowest grade, then the highest, got {list(reply.grade)}")
         if not math.isclose(reply.scores[-1], high):

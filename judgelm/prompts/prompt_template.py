@@ -8,7 +8,7 @@ from typing import cast
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import JudgeReading, Layout, Messages, Template, VerdictForm, fill
-from judgelm.prompts.judge_prompt import BRACES, FIELDS, JudgePrompt, PromptKind
+from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt, PromptKind, pieces_of, slots_of
 from judgelm.records import Prompt, Role, Sample, Span
 
 _MARK = "\ue000"
@@ -33,13 +33,14 @@ def verdict_form(prompt: JudgePrompt) -> VerdictForm:
             late = "{reason}" in after
             finding = "the verdict precedes the reason" if late else "there is no {reason}"
             raise ConfigError(f'reply: {finding}; write, for example, text: "{{reason}}\\nVerdict: {{verdict}}"')
-        if not between.strip() or BRACES.search(head + between):
+        if not between.strip() or slots_of(head + between):
             raise ConfigError("reply: expected fixed text without slots between {reason} and {verdict}")
     elif key:
         quote = '"' if before.endswith('"') else ""
         between = f"{{{key}: {quote}"
     else:
-        between = BRACES.split(before.rpartition("\n")[2])[-1].lstrip()
+        parts = pieces_of(before.rpartition("\n")[2], "braces")
+        between = "" if not parts or parts[-1].is_slot else parts[-1].text.lstrip()
     words = reply.words
     return VerdictForm(
         words=words,
@@ -136,7 +137,7 @@ def slot_text(sample: Sample, prompt: JudgePrompt, name: str, criterion: str | N
     """
     fields = sample.metadata.get(FIELDS)
     value = fields.get(name) if isinstance(fields, Mapping) else None
-    if value is None and name == "criterion" and criterion is not None:
+    if value in (None, "") and name == "criterion" and criterion is not None:
         value = criterion
     if value is None:
         value = sample.metadata.get(name)
@@ -145,9 +146,10 @@ def slot_text(sample: Sample, prompt: JudgePrompt, name: str, criterion: str | N
             raise InputError(f"sample {sample.id}: prompt {prompt.name} shows {{{name}}}, which is null; write a value")
         known = sorted({*(fields if isinstance(fields, Mapping) else ()), *sample.metadata} - {FIELDS})
         has = f"the row's other fields are {', '.join(known)}" if known else "the row has no other fields"
+        option = "--criterion TEXT" if name == "criterion" else f"--column {name}=COLUMN"
         raise InputError(
             f"sample {sample.id}: prompt {prompt.name} shows {{{name}}}, but {has}; add a column {name}, pass "
-            f"--column {name}=COLUMN, or write {{{{{name}}}}} for literal text"
+            f"{option}, or write {{{{{name}}}}} for literal text"
         )
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -193,7 +195,14 @@ def _delimiters(prompt: JudgePrompt, verdict: VerdictForm) -> tuple[str, ...]:
         marks |= dict.fromkeys(
             f"{reply.strip()}{word}{after.strip()}" for word in ([shown] if shown else verdict.words)
         )
-    return tuple(mark for mark in marks if sum(map(str.isalnum, mark)) >= _MIN_WORD or mark[:1] in ("[", "<", "#"))
+    return tuple(mark for mark in marks if _is_distinct(mark))
+
+
+def _is_distinct(mark: str) -> bool:
+    """Exclude marks that ordinary text contains, such as a single letter, but not headings, such as `A:`."""
+    characters = sum(map(str.isalnum, mark))
+    is_heading = mark.startswith("\n") and characters > 0 and not mark[-1].isalnum()
+    return characters >= _MIN_WORD or is_heading or mark[:1] in ("[", "<", "#")
 
 
 def _delimiter(line: str) -> str:

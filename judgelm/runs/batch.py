@@ -137,7 +137,7 @@ def _judged(
         samples = _until_broken(_pending(job, stream, engine, finished, stats, hooks), broken)
         yield from judge(samples, mode, engine)
     finally:
-        stats.coerced, stats.repeated = stream.coerced, stream.repeated
+        stats.coerced, stats.repeated, stats.empty_slots = stream.coerced, stream.repeated, stream.empty_slots
     if broken:
         raise broken[0]
 

@@ -65,6 +65,7 @@ class RunStats(SessionStats):
     both_orders: int = 0
     consistent: int = 0
     coerced: int = 0
+    empty_slots: int = 0
     repeated: int = 0
     cut: int = 0
     neutralised: int = 0

@@ -82,6 +82,46 @@ def test_changed_fields_of_a_judged_row_are_refused(run, table):
     assert (code, "rows.csv" in errors) == (1, True)
 
 
+def test_a_column_in_a_later_row_can_show_that_a_slot_is_written_wrongly(run, tmp_path):
+    rows = write_rows(tmp_path / "late.jsonl", [{"answer": "a"}, {"answer": "b", "context": "c"}])
+    code, errors, _ = run(rows, "{{context}}: {answer}?\nreply: Yes/No\n")
+    assert (code, "{{context}} is literal text" in errors) == (1, True)
+
+
+def test_empty_texts_in_slots_are_counted(run, tmp_path):
+    (tmp_path / "gap.csv").write_text("context,answer\nc,a\n,b\n")
+    code, errors, rows = run(tmp_path / "gap.csv", SUPPORT)
+    assert (code, len(rows)) == (0, 2)
+    assert "samples with an empty text in a slot │ 1" in " ".join(errors.split())
+
+
+def test_an_empty_criterion_is_that_of_the_option(run, tmp_path):
+    (tmp_path / "rows.csv").write_text("criterion,answer\n,b\n")
+    code, _, rows = run(tmp_path / "rows.csv", "{criterion}? {answer}\nreply: Yes/No\n", "--criterion", "brevity")
+    assert (code, len(rows)) == (0, 1)
+
+
+def test_suggested_columns_are_those_of_the_prompt(run, tmp_path):
+    (tmp_path / "rows.csv").write_text("query,response,context\nq,r,c\n")
+    _, errors, _ = run(tmp_path / "rows.csv", "{query} {context} {answer}\nreply: Yes/No\n")
+    assert "--column answer=response" in errors
+    assert "answer_1" not in errors
+
+
+def test_a_reason_that_begins_like_a_word_is_not_its_verdict(run, pair_rows):
+    reply = "{pair: {first: A, second: B}, reason: 9, text: '{reason} So: {verdict}'}"
+    text = f"prompt: '{{answer_1}} or {{answer_2}}?'\nreply: {reply}\n"
+    _, _, rows = run(pair_rows, text, "--order-rule", "given", reply="Both work. So: A")
+    assert [row["verdict"]["winner"] for row in rows] == [1] * 4
+
+
+def test_a_configuration_may_name_a_single_prompt(batch, table, tmp_path):
+    (tmp_path / "own.txt").write_text(SUPPORT)
+    (tmp_path / "config.yaml").write_text(f"prompt: {tmp_path / 'own.txt'}\n")
+    code, _, errors = batch(table, "--config", tmp_path / "config.yaml", reply="Yes", out=tmp_path / "out.jsonl")
+    assert (code, "prompt own (own.txt)" in errors) == (0, True)
+
+
 def test_a_slot_takes_a_renamed_column(run, table):
     table.write_text(table.read_text().replace("context", "Source text"))
     code, _, rows = run(table, SUPPORT, "--column", "context=Source text")
@@ -94,6 +134,8 @@ def test_a_slot_takes_a_renamed_column(run, table):
         (SUPPORT, ("--mode", "rubric"), "prompt prompt cannot be used in mode rubric; use --mode label"),
         (SUPPORT, ("--template", "yes-no"), "--prompt cannot be combined with --template"),
         (SUPPORT, ("--votes", "3"), "reasons first"),
+        (SUPPORT, ("--reference", "use"), "the prompt has no slot {reference}"),
+        (SUPPORT.replace("Is", "{reference} Is"), ("--reference", "ignore"), "but the prompt shows {reference}"),
         (SUPPORT, ("--prompt", "other.txt"), "--prompt is given twice"),
         (SUPPORT.replace("{context}", "{{context}}"), (), "{{context}} is literal text"),
         (SUPPORT.replace("{answer}", "{reply}"), (), "requires a prompt with {answer}"),

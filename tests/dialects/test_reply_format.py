@@ -1,14 +1,18 @@
 """A `response_format` is honoured or refused, never answered with plain text."""
 
+import asyncio
 import json
 from dataclasses import replace
 
 import pytest
 
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply, sample_of
+from judgelm.dialects.prompt_file import read_dialects
 from judgelm.dialects.reply_format import in_format
 from judgelm.errors import InputError
 from judgelm.records import TokenLogprobs
+from tests.support.captures import chat
+from tests.support.known_judge import handler_of, of_quality
 
 TASK = JudgeTask(dialect="some-client", kind="pair", sample=sample_of("q", ("a", "b")))
 GRADE = JudgeTask(dialect="some-client", kind="grade", sample=sample_of("q", ("a",)), scale=(1.0, 5.0))
@@ -86,6 +90,27 @@ def test_a_grade_is_a_number_of_the_scale_and_of_no_other():
     for field in (ten, {"type": "integer", "minimum": 0}, {"type": "boolean"}, {"enum": [1, 2]}):
         with pytest.raises(InputError, match="omit response_format"):
             held({"rating": field}, GRADE, result)
+
+
+@pytest.mark.parametrize(
+    ("reply", "field", "value"),
+    [
+        ("pair: {first: X, second: Y}", {"enum": ["X", "Y"]}, "X"),
+        ("pair: {first: B, second: A}", {"enum": ["A", "B"]}, "B"),
+        ("pair: {first: X, second: Y}", {"enum": ["A", "B"]}, "A"),
+        ("label: {fulfilled: PASS, failed: FAIL}", {"enum": ["PASS", "FAIL"]}, "PASS"),
+        ("label: {fulfilled: PASS, failed: FAIL}", {"type": "boolean"}, True),
+        ("grade: {poor: 0, fair: 0.5, good: 1}", {"enum": ["good", "fair", "poor"]}, "good"),
+    ],
+)
+def test_the_words_of_a_prompt_file_are_choices(tmp_path, reply, field, value):
+    answers = "{answer_1} or {answer_2}" if "pair" in reply else "{answer}"
+    (tmp_path / "own.yaml").write_text(f"prompt: 'Own: {answers}?'\nreply: {{{reply}}}")
+    shown = f"{of_quality(9)} or {of_quality(2)}" if "pair" in reply else of_quality(9)
+    schema = {"type": "object", "properties": {"v": field}, "required": ["v"]}
+    request = replace(chat(f"Own: {shown}?"), schema=schema)
+    with handler_of(prompts=read_dialects(tmp_path / "own.yaml")) as handler:
+        assert json.loads(asyncio.run(handler.respond(request)).reply.texts[0]) == {"v": value}
 
 
 def test_text_is_no_json_object_and_no_call():

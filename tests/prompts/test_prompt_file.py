@@ -1,11 +1,12 @@
 """Prompt files: their short and long forms, what is refused and where, and the prompts that they show."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.prompts.judge_prompt import FIELDS
+from judgelm.prompts.judge_prompt import FIELDS, literal_text, pieces_of
 from judgelm.prompts.prompt_file import read_prompt, read_prompts
 from judgelm.prompts.prompt_template import check_fields, prompt_template
 from judgelm.records import Sample
@@ -117,6 +118,18 @@ def test_braces_of_json_need_no_escaping_and_doubled_ones_are_literal(read):
     assert shown(read(text, "braces.txt")) == 'Reply {"verdict": {"x": 1}}, {}, { answer }, {a b}, {name}, or {{x}}. a'
 
 
+def test_a_slot_may_be_next_to_other_braces(read):
+    prompt = read('{"a": {answer}, "q": {"x": {question}}} {{{name}\nreply: Yes/No', "json.txt")
+    fields = replace(SAMPLE, metadata={FIELDS: {"name": "n"}})
+    assert shown(prompt, fields) == '{"a": a, "q": {"x": q}} {{n'
+    assert read("prompt: '{answer}'\nreply: {grade: [1, 5], text: '{\"score\": {verdict}}'}").reply.form[-2:] == "}}"
+
+
+@pytest.mark.parametrize("text", ["{a}", "{{a}}", "{{{a}}} {a}}", "{ a } {1} {{{{b}}"])
+def test_literal_text_is_shown_unchanged(text):
+    assert pieces_of(literal_text(text), "braces") == ((text, False),)
+
+
 def test_mustache_slots_have_two_braces(read):
     prompt = read('syntax: mustache\nprompt: \'Q {{question}} {{ answer }} {answer} {"a": {"b": 1}}?\'\nreply: Yes/No')
     assert shown(prompt) == 'Q q a {answer} {"a": {"b": 1}}?'
@@ -128,6 +141,16 @@ def test_a_literal_that_is_a_column_is_refused(read):
         prompt.check_literals(["answer", "other"])
         with pytest.raises(ConfigError, match=r"line 2: .*context.* is literal text.* mustache"):
             prompt.check_literals(["answer", "context"])
+
+
+@pytest.mark.parametrize(
+    ("column", "option"), [("customer name", "'customer_name=customer name'"), ("1", "column_1=1"), ("a/b", "a_b=a/b")]
+)
+def test_a_column_whose_name_cannot_be_a_slot_is_refused(read, column, option):
+    prompt = read(f'{{"x": 1}}\n{{{column}}} {{answer}}\nreply: Yes/No', "odd.txt")
+    prompt.check_literals(["answer"])
+    with pytest.raises(ConfigError, match=f"line 2: .* is literal text.*--column {re.escape(option)}"):
+        prompt.check_literals(["answer", column])
 
 
 def test_both_orders_swap_the_slots(read):
@@ -192,6 +215,14 @@ def test_the_form_of_the_reply_is_split_around_reason_and_verdict(read):
         (LABEL + "yes/YES", "upper and lower case"),
         (LABEL + "{label: {fulfilled: Yes, failed: No}, min_coverage: 2}", "min_coverage is 2"),
         (LABEL + "{label: {fulfilled: Yes, failed: No}, text: '{question} {verdict}'}", "line 5: .*slot 'question'"),
+        (LABEL + "{label: {fulfilled: Yes, failed: No}, text: '{verdict} {score_2}'}", "'score_2' for label"),
+        (
+            "prompt: '{answer_1} {answer_2} {answer_3}'\nreply: {choice: [A, B, C], json: {w: verdict, p: score_1}}",
+            "score_1",
+        ),
+        (LABEL + "{grade: [0, 100], whole: false}", "range of at most 10"),
+        ("prompt:\n- role: user\n  content: Hi\n- text: '{answer}'\nreply: Yes/No", "line 2: prompt 0.prompt.0.text"),
+        ("prompt:\n- text: Hi\n- text: '{answer}'\n  content: Hi\nreply: Yes/No", "line 4: prompt 0.prompt.1.content"),
         (LABEL + "{label: {fulfilled: Yes, failed: No}, text: 'Yes'}", "{verdict} exactly once"),
         (LABEL + "{label: {fulfilled: Yes, failed: No}, text: '{verdict}', json: {a: verdict}}", "text and json"),
         (REASON % "min_coverage: 1", r"no \{reason\}"),
@@ -253,6 +284,13 @@ def test_answers_cannot_imitate_fixed_text_or_the_reply(read, imitation, count):
     rendered = prompt_template(prompt).render(replace(SAMPLE, answers=(imitation,)), (0,), None)
     assert rendered.sanitized == count
     assert (imitation in text_of(rendered)) == (count == 0)
+
+
+@pytest.mark.parametrize(("text", "count"), [("x\nB: bad", 1), ("b : bad", 1), ("Bad: no", 0), ("1. one\nB", 0)])
+def test_short_headings_are_sanitized_at_the_start_of_a_line(read, text, count):
+    prompt = read("Q: {question}\nA: {answer_1}\nB: {answer_2}\nWhich?\nreply: A/B", "short.txt")
+    sample = Sample(id="1", question="q", answers=(text, "good"))
+    assert prompt_template(prompt).render(sample, (0, 1), None).sanitized == count
 
 
 def test_other_slots_are_sanitized_too(read):

@@ -214,7 +214,7 @@ def stats_of(*judgments):
 
 def test_the_manifest_keeps_its_keys():
     keys = """approximations both_orders coerced completion_tokens consistent cut distributions
-        earlier_failures failures first_failure grade_distributions grade_sum grades judge_s judged labels
+        earlier_failures empty_slots failures first_failure grade_distributions grade_sum grades judge_s judged labels
         little_mass load_s mean_unassigned neutralised parts_failed probabilities prompt_tokens
         prompt_tokens_per_s rankings reason_cut reasons reasons_failed reasons_incomplete rejected repaired
         repeated samples_per_s shown skipped thinking thinking_characters unanimous votes winners"""

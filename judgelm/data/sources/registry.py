@@ -4,7 +4,7 @@ A file gets the first layout in `layouts.yaml` whose required fields (`needs`) a
 layouts must therefore come first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from judgelm.data.readers.files import first_row
@@ -77,8 +77,10 @@ def get_published(name: str) -> Source:
     return PUBLISHED[name]
 
 
-def recognise(row: Row, *, label_rows: bool = False) -> Source:
+def recognise(row: Row, *, label_rows: bool = False, one_answer: bool = False, others: Collection[str] = ()) -> Source:
     """Return the source that matches a file's first usable row, with `fields` limited to the fields in that row.
+
+    `one_answer` and `others`, the names of fields that are neither question nor answer, only improve suggestions.
 
     Raises:
         InputError: no source matches; the message suggests the nearest layout and column names.
@@ -92,11 +94,12 @@ def recognise(row: Row, *, label_rows: bool = False) -> Source:
     if any(needs <= names for needs in _PAIR_LABEL_FIELDS):
         return PAIR_LABELS.narrowed(row)
     if not label_rows and any(map(labelling_tools.ANSWER_FIELD.fullmatch, names)):
-        raise unknown_fields(row, _LAYOUTS, label_rows=False)  # the answers are in unrecognised fields
+        # the answers are in unrecognised fields
+        raise unknown_fields(row, _LAYOUTS, label_rows=False, one_answer=one_answer, others=others)
     marks = _LABEL_MARKS | _MARKS_AMONG_LABELS if label_rows else _LABEL_MARKS
     if not marks.isdisjoint(names) and any(name in names for name in ID_FIELDS):
         return LABELS.narrowed(row)
-    raise unknown_fields(row, _LAYOUTS, label_rows=label_rows)
+    raise unknown_fields(row, _LAYOUTS, label_rows=label_rows, one_answer=one_answer, others=others)
 
 
 def recognise_published(files: Sequence[str]) -> Source:
