@@ -174,8 +174,8 @@ def _difference(best: _Comparison, text: str, request: ChatRequest) -> str:
     if not best.template.anywhere and not text.endswith(last):
         return f"{name} has {_quoted(text[text.rindex(last) + len(last) :])} after {_quoted(last[-_SHOWN:])}"
     roles = ", ".join(message.role[:20] for message in request.messages[:8])
-    different = f"the roles ({roles}), the instructions, or the texts of a repeated slot are different"
-    return f"{name} contains all fixed texts, but {different}"
+    different = f"but the roles ({roles}) or the instructions are different, or a repeated slot has different texts"
+    return f"{name} contains all fixed texts, {different}"
 
 
 def _mismatch(text: str, anchor: str, begin: int) -> str:
