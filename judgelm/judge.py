@@ -350,13 +350,14 @@ class Judge:
             return {}
         named = {**given, "criterion": given.get("criterion") or options.get("criterion")}
         for name in prompt.fields:
-            try:
-                missing = named.get(name) is None or not json.dumps(named[name])
-            except (TypeError, ValueError):
-                kind = type(named[name]).__name__
-                raise ConfigError(f"{method}: field {name} is a {kind}; expected text or JSON values") from None
-            if missing:
+            value = named.get(name)
+            if value is None:
                 raise ConfigError(f'{method}: prompt {prompt.name} shows {{{name}}}; pass fields={{"{name}": ...}}')
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                kind = type(value).__name__
+                raise ConfigError(f"{method}: field {name} is a {kind}; expected text or JSON values") from None
         if "reference" in prompt.slots and reference is None:
             raise ConfigError(f"{method}: prompt {prompt.name} shows {{reference}}; pass reference=...")
         return {FIELDS: dict(given)}
