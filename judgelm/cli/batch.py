@@ -110,7 +110,8 @@ def batch(
         shown = None if tuned.prompt is None else tuned.prompt.load()
     if shown is not None and "question" not in shown.slots:
         job = replace(job, reading=replace(job.reading, requires_question=False))
-    check_paths(job, prompt if options.is_default(context, "mode") else None)
+    compares = mode in ("pair", "multi") and not options.is_default(context, "mode")
+    check_paths(job, prompt, compares=compares)
     console.messages(check_joins(job))
     chosen = options.mode_options(context, mode_arg or ())
     if criteria is not None:

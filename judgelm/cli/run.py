@@ -133,15 +133,16 @@ def output_of(inputs: list[str], out: str | None, json_out: Path | None) -> str:
     return out
 
 
-def check_paths(job: BatchJob, prompt: JudgePrompt | None = None) -> None:
-    """Raise an error for mistyped paths and unknown formats."""
+def check_paths(job: BatchJob, prompt: JudgePrompt | None = None, *, compares: bool = False) -> None:
+    """Raise an error for mistyped paths, unknown formats, and literal text in the prompt that is a column's name."""
     files = all_input_files(job.inputs)  # raises an error that suggests similar names
     if job.out != "-" and Path(job.out).is_dir():
         raise InputError(f"{job.out} is a folder; expected a file")
     if job.out != "-" and not Path(job.out).resolve().parent.is_dir():
         raise InputError(f"{job.out}: no such folder; create {Path(job.out).parent} first")
     if not any(map(is_stream, files)):
-        SampleStream(job.inputs, on_reject=lambda reject: None, reading=job.reading, prompt=prompt)
+        answers = (2, None) if compares else None
+        SampleStream(job.inputs, on_reject=lambda reject: None, reading=job.reading, prompt=prompt, answers=answers)
 
 
 def clear_and_mark(out: str) -> None:

@@ -184,8 +184,11 @@ class SampleStream:
         self._rows = self._open()
         self._first = self._first_row()
         self._file = self._first.file
-        others = () if self.prompt is None else self.prompt.fields
-        one = self.answers == (1, 1) or (self.answers is None and len(self.prompt.answers if self.prompt else ()) == 1)
+        others: tuple[str, ...] = ()
+        one = self.answers == (1, 1)
+        if self.prompt is not None:
+            self.prompt.check_literals(self._first.data)
+            others, one = self.prompt.fields, one or (self.answers is None and len(self.prompt.answers) == 1)
         self.source = recognise(self._first, label_rows=self.label_rows, one_answer=one, others=others)
         self._patterns = _numbered(self.source)
         if self.source.note and not (self.label_rows and self.source.name == LABELS.name):

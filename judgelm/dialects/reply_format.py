@@ -29,7 +29,7 @@ _MAX_SCHEMA = 20_000
 _NOUN = re.compile(r"\b(assistant|answer|response|model|output|option|candidate)s?\b")
 _VERDICTS = {
     "pair": "an enum of A, B, and optionally tie", "label": "a boolean, or an enum of the prompt's words",
-    "grade": "a number, or an enum of the prompt's words", "choice": "an enum of the prompt's words",
+    "grade": "a number, or an enum of the prompt's words", "choice": "an enum of the prompt's words", "prepare": "none",
 }  # fmt: skip
 _NAMES: dict[str, Winner] = {
     "a": 1, "1": 1, "first": 1, "b": 2, "2": 2, "second": 2,

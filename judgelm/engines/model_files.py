@@ -27,7 +27,7 @@ from judgelm.errors import CardError, ModelError, first_line
 from judgelm.jsonl import parse_json
 from judgelm.prompts.judge_card import Card, GgufBase, find_card, is_gguf, weights_of
 from judgelm.prompts.truncation import Truncator
-from judgelm.records import MAX_TEMPERATURE
+from judgelm.records import MAX_TEMPERATURE, MAX_TOKENS
 
 LOAD_ERRORS = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, AssertionError,
@@ -253,7 +253,7 @@ def window_of(config: Any, tokenizer: Any, options: EngineOptions) -> int:
 def default_sampling(base: str, revision: str | None = None) -> dict[str, float]:
     """Return the valid values of `temperature`, `top_p`, and `top_k` in a model's `generation_config.json`."""
     stated = _json_of(base, "generation_config.json", revision)
-    ranges = {"temperature": (0, MAX_TEMPERATURE), "top_p": (0, 1), "top_k": (0, math.inf)}
+    ranges = {"temperature": (0, MAX_TEMPERATURE), "top_p": (0, 1), "top_k": (0, MAX_TOKENS)}
     valid = {}
     for name, (low, high) in ranges.items():
         value = stated.get(name)

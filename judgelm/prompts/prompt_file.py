@@ -98,7 +98,7 @@ def _line_at(source: str, keys: Sequence[str | int]) -> str:
     except yaml.YAMLError:  # plain text
         return ""
     for key in keys:
-        if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             node = node.value[key]
         elif isinstance(node, yaml.MappingNode):
             node = next((value for name, value in node.value if name.value == key), node)

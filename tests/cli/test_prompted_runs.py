@@ -88,17 +88,25 @@ def test_a_column_in_a_later_row_can_show_that_a_slot_is_written_wrongly(run, tm
     assert (code, "{{context}} is literal text" in errors) == (1, True)
 
 
+def test_literal_columns_are_reported_before_the_model_is_loaded(cli, table, tmp_path):
+    (tmp_path / "own.txt").write_text("{{context}}: {answer}?\nreply: Yes/No\n")
+    options = ("--prompt", tmp_path / "own.txt", "--mode", "label", "--model", tmp_path / "missing")
+    code, _, errors = cli("judgelm-batch", table, "-o", tmp_path / "out.jsonl", *options)
+    assert (code, "{{context}} is literal text" in errors, "missing" in errors) == (1, True, False)
+
+
+@pytest.mark.parametrize(("options", "suggested"), [((), "answer=left"), (("--mode", "pair"), "answer_2=right")])
+def test_suggested_columns_follow_the_mode(run, tmp_path, options, suggested):
+    (tmp_path / "rows.csv").write_text("question,left,right\nq,r,c\n")
+    _, errors, _ = run(tmp_path / "rows.csv", "{question} {answer}\nreply: Yes/No\n", *options)
+    assert f"--column {suggested}" in errors
+
+
 def test_empty_texts_in_slots_are_counted(run, tmp_path):
     (tmp_path / "gap.csv").write_text("context,answer\nc,a\n,b\n")
     code, errors, rows = run(tmp_path / "gap.csv", SUPPORT)
     assert (code, len(rows)) == (0, 2)
     assert "samples with an empty text in a slot │ 1" in " ".join(errors.split())
-
-
-def test_an_empty_criterion_is_that_of_the_option(run, tmp_path):
-    (tmp_path / "rows.csv").write_text("criterion,answer\n,b\n")
-    code, _, rows = run(tmp_path / "rows.csv", "{criterion}? {answer}\nreply: Yes/No\n", "--criterion", "brevity")
-    assert (code, len(rows)) == (0, 1)
 
 
 def test_suggested_columns_are_those_of_the_prompt(run, tmp_path):

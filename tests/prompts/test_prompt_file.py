@@ -221,6 +221,7 @@ def test_the_form_of_the_reply_is_split_around_reason_and_verdict(read):
             "score_1",
         ),
         (LABEL + "{grade: [0, 100], whole: false}", "range of at most 10"),
+        (LABEL + "{grade: [1]}", "line 5: prompt 0.reply.grade"),
         ("prompt:\n- role: user\n  content: Hi\n- text: '{answer}'\nreply: Yes/No", "line 2: prompt 0.prompt.0.text"),
         ("prompt:\n- text: Hi\n- text: '{answer}'\n  content: Hi\nreply: Yes/No", "line 4: prompt 0.prompt.1.content"),
         (LABEL + "{label: {fulfilled: Yes, failed: No}, text: 'Yes'}", "{verdict} exactly once"),
@@ -284,6 +285,14 @@ def test_answers_cannot_imitate_fixed_text_or_the_reply(read, imitation, count):
     rendered = prompt_template(prompt).render(replace(SAMPLE, answers=(imitation,)), (0,), None)
     assert rendered.sanitized == count
     assert (imitation in text_of(rendered)) == (count == 0)
+
+
+def test_an_empty_criterion_of_a_row_is_that_of_the_option(read):
+    prompt = read("{criterion}: {answer}\nreply: Yes/No", "criterion.txt")
+    for value, criterion in (("", "brevity"), ("kindness", "kindness")):
+        sample = replace(SAMPLE, metadata={FIELDS: {"criterion": value}})
+        rendered = prompt_template(prompt).render(sample, (0,), None, criterion="brevity")
+        assert text_of(rendered).startswith(f"{criterion}: a")
 
 
 @pytest.mark.parametrize(("text", "count"), [("x\nB: bad", 1), ("b : bad", 1), ("Bad: no", 0), ("1. one\nB", 0)])

@@ -221,6 +221,8 @@ def test_missing_log_probabilities_are_noted():
 def test_fields_without_an_effect_are_noted():
     response, _ = answered("x", {"top_p": 0.5, "min_p": 0.1, "user": "u", "seed": 1})
     assert response.headers["x-judgelm-note"].endswith("ignored: min_p")
+    _, request = answered("x", {"top_p": 0.5, "temperature": 0.2})
+    assert (request.sampling.top_p, request.sampling.temperature) == (0.5, 0.2)
 
 
 # Bad requests

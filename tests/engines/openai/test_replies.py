@@ -5,12 +5,13 @@ from functools import partial
 
 import pytest
 
-from judgelm.engines.openai.requests import RefusedError, unsupported_param, without_unsupported
+from judgelm.engines.openai.prompts import RenderedPrompt
+from judgelm.engines.openai.requests import RefusedError, request_body, unsupported_param, without_unsupported
 from judgelm.engines.openai.responses import BadReplyError, read_choices, read_json, reported_error
 from judgelm.engines.openai.sampler import without_end_tokens
 from judgelm.errors import EngineError
 from judgelm.modes.pairwise import Pairwise
-from judgelm.records import Prompt, Span
+from judgelm.records import Prompt, Sampling, Span
 from judgelm.runs.runner import judge
 from tests.support.driving import run
 from tests.support.endpoint.backends import ScriptedBackend
@@ -236,6 +237,13 @@ BODY = {
     "model": "m", "messages": [], "max_tokens": 8, "temperature": 0.0, "stop": ["\n"], "n": 3, "logprobs": True,
     "top_logprobs": 20, "add_generation_prompt": False, "continue_final_message": True,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("top_p", "sent"), [(1.0, {}), (0.5, {"top_p": 0.5}), (0.0, {"top_p": 0.0})])
+def test_top_p_is_sent_if_it_limits_the_tokens(top_p, sent):
+    prompt = RenderedPrompt(api="chat", content=[])
+    body = request_body("m", prompt, Sampling(max_tokens=1, temperature=1.0, top_p=top_p), logprobs=False)
+    assert {name: value for name, value in body.items() if name == "top_p"} == sent
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,15 @@ def test_grammar(vllm_engine):
     assert all(text in LINES for text in completion.texts)
 
 
+@pytest.mark.parametrize("limits", [{"top_k": 1}, {"top_p": 0.0}])
+def test_a_single_likely_token_makes_samples_greedy(vllm_engine, limits):
+    prompt = get_template(TEMPLATE).render(Sample(id="1", question="paris", answers=("dogs", "fox")), (0, 1), None)
+    greedy = Request(key="greedy", prompt=prompt, sampling=Sampling(max_tokens=6))
+    drawn = Request(key="drawn", prompt=prompt, sampling=Sampling(max_tokens=6, temperature=1.5, n=3, **limits))
+    completions = run(vllm_engine, [greedy, drawn])
+    assert set(completions["drawn"].texts) == set(completions["greedy"].texts)
+
+
 def test_the_second_order_and_the_reason_reuse_the_prefix(vllm_engine):
     shared = "because it can see the big red fox " * 8
     samples = [Sample(id=str(i), question=shared, answers=(f"fox {i}", "dogs")) for i in range(8)]
