@@ -194,6 +194,7 @@ class Judge:
             own["prompt"] = form.prompt
         if template.reads_words:
             own["calibration_temperature"] = form.calibration_temperature
+            own["head"] = None if form.head is None else form.head.terms
             _fill_in(form, name, options)
         if name == "reasoned" and form.source == "default":
             del own["template"]  # use the default of the mode

@@ -6,9 +6,13 @@ verdict by a person or a teacher model.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from judgelm.errors import ConfigError, out_of_range
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Winner = Literal[1, 2, "tie"]
 """The better answer of a pair, in the order of the *sample*, not the order shown."""
@@ -227,6 +231,7 @@ class Request:
             reply look for it in a complete reply.
         adapter: folder or hub ID of the LoRA adapter to use; None means the engine's adapter, if any.
         reward: request a reward for the prompt (a complete chat) instead of a reply.
+        states: numbers of the layers whose state to return; see `Completion.states`.
     """
 
     key: str
@@ -236,6 +241,7 @@ class Request:
     after: str = ""
     adapter: str | None = None
     reward: bool = False
+    states: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +275,8 @@ class Completion:
             transformers engine computes them before the grammar is applied, other engines usually after.
         sanitized: number of sanitized lookalikes of special tokens.
         reward: unbounded reward; the text of the reply is empty.
+        states: shape (layers requested, hidden size), float32: the state of the prompt's last token, normalised by the
+            model's final norm. Only from the transformers engine.
     """
 
     key: str
@@ -278,6 +286,7 @@ class Completion:
     candidate_logprobs: tuple[float, ...] | None = None
     logprobs: tuple[tuple[TokenLogprobs, ...], ...] | None = None
     reward: float | None = None
+    states: "NDArray[np.float32] | None" = field(default=None, compare=False)
     approximation: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -289,6 +298,20 @@ class Completion:
     def failed(cls, key: str, error: str, reason: FinishReason = "error", **fields: Any) -> "Completion":
         """Create a completion for a failed request."""
         return cls(key=key, texts=(), finish_reasons=(reason,), error=error, **fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadTerms:
+    """How a judge's linear head scores an answer: head + `intercept` + `log_odds` times the log-odds of yes versus no.
+
+    Attributes:
+        kind: the labels that it was fitted to. The score is unbounded for pairs, clipped to the scale for grades, and
+            the log-odds of the first label for labels.
+    """
+
+    kind: Literal["pair", "grade", "label"]
+    intercept: float = 0.0
+    log_odds: float = 0.0
 
 
 FailureCode = Literal[

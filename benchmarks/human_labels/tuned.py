@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.human_labels.baselines import longer
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
 from judgelm.metrics.agreement import paired_difference
 from judgelm.metrics.resampling import Estimate, Resampling, share
@@ -55,7 +54,8 @@ def tuned(rows: Rows, judgments: dict[str, dict[str, Judgment]]) -> dict[str, An
         for reading, by_id in judgments.items()
     }
     default = next(iter(candidates))
-    labels = TuningLabels(truth=truth, questions=questions, longer=np.sign(longer(rows.samples) - 0.5).astype(int))
+    lengths = np.array([[len(answer) for answer in sample.answers] for sample in rows.samples])
+    labels = TuningLabels(truth=truth, questions=questions, lengths=lengths)
     result = tune(candidates, labels, TuningOptions(default=default, resampling=resampling))
     untuned = ReadingFit().verdicts(candidates[default].differences) == truth
     gain = paired_difference(result.nested_right, untuned, questions, resampling)

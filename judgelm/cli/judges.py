@@ -174,6 +174,39 @@ def new_command(
     console.message(f"wrote {folder / CARD_NAME}")
 
 
+def checkpoint_command(
+    judge: Annotated[str, typer.Argument(metavar="JUDGE")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER")],
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+) -> None:
+    """Write a judge with a head as a plain checkpoint, which vLLM and transformers load as a sequence classifier.
+
+    Options:
+        judge: Folder from judgelm tune.
+        out: New folder for the checkpoint. judgelm also loads it, with any engine that runs models.
+        dtype: Data type of the weights. Default: that of the model.
+
+    Example: judgelm judges checkpoint my-judge -o my-judge-checkpoint
+
+    Exit codes: 0 written, 1 usage error.
+    """
+    from judgelm.engines.heads import write_checkpoint
+    from judgelm.judges.resolve import prepare, resolve
+
+    if out.exists():
+        raise ConfigError(f"-o {out} already exists; choose a different folder")
+    setup = prepare(resolve(judge, "transformers"), {"dtype": dtype})
+    head, card = setup.options.head, setup.card
+    if head is None or card is None or card.head is None:
+        raise ConfigError(f"{judge} has no head that was fitted by judgelm tune; pass the folder of one that has")
+    if head.whole:
+        finding = f"{judge} also uses the log-odds of yes and no, which a sequence classifier does not give"
+        raise ConfigError(f"{finding}; use it with --engine transformers")
+    write_checkpoint(setup.options, out)
+    write_card(out, replace(card, model=None, identity={}, head=replace(card.head, file=None, sha256="")))
+    console.message(f"wrote {out}; use it with --model {out}")
+
+
 def install_command(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", autocompletion=judge_names)] = None,
     path: Annotated[Path | None, typer.Option("--from", metavar="PATH")] = None,

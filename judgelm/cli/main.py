@@ -48,7 +48,7 @@ _STUDIES = (
     | _places("study.estimate", "estimate")
     | _places("study.panel", "panel")
 )
-_JUDGES = _places("judges", "show install words new") | _places("modes", "modes")
+_JUDGES = _places("judges", "show install words new checkpoint") | _places("modes", "modes")
 COMMANDS = Commands(
     "Fine-tune open judge models and run them locally.",
     {
@@ -63,7 +63,9 @@ COMMANDS = Commands(
         "tune": "tune:tune_command",
         "train": "training:train_command",
         "data": Commands("Create training data for judges.", _DATA),
-        "judges": Commands("List, show, and install judges.", _JUDGES, alone="judges:list_judges", otherwise="show"),
+        "judges": Commands(
+            "List, show, install, and convert judges.", _JUDGES, alone="judges:list_judges", otherwise="show"
+        ),
         "prompts": Commands("Write and check your own judge prompts.", _places("prompts", "new check suggest")),
         "doctor": "doctor:doctor",
     },

@@ -1,7 +1,10 @@
 """`judgelm tune`: choose a prompt for an open model and calibrate it with labelled pairs."""
 
+import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,21 +22,34 @@ from judgelm.errors import ConfigError, InputError, RunError, not_found
 from judgelm.modes import Pairwise
 from judgelm.package import VERSION
 from judgelm.prompts.catalog import Template
-from judgelm.prompts.judge_card import MODEL_CARD_NAME, Card, PromptSource, find_card, model_hashes, write_card
+from judgelm.prompts.judge_card import (
+    MODEL_CARD_NAME,
+    Card,
+    HeadCard,
+    PromptSource,
+    find_card,
+    model_hashes,
+    write_card,
+)
 from judgelm.prompts.prompt_file import read_prompts
 from judgelm.prompts.prompt_template import PromptTemplate, check_fields, prompt_template
-from judgelm.records import Judgment
+from judgelm.records import HeadTerms, Judgment
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.data.labelled_set import LabelledSet
+    from judgelm.engines.recorded_states import RecordedStates
     from judgelm.judge import Judge
     from judgelm.judges.resolve import ResolvedJudge
     from judgelm.metrics.resampling import Estimate
+    from judgelm.studies.heads import HeadCandidate
     from judgelm.studies.tuning import CandidateScores, TuningResult
 
 _RUNS = "candidates"
 _READINGS = ("letters", "yes-no", "grade")
+HEAD, HEAD_FILE = "head", "head.safetensors"
+HEAD_LAYERS = (0.5, 0.57, 0.64, 0.71, 0.79, 0.86, 1.0)
+"""Layers whose states are used, as shares of the number of layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +77,7 @@ class TuningJob:
         return Pairwise(template=template.id, tie_threshold=0.0, criterion=criterion)
 
 
-@essential("labels out prompt reading criterion limit engine column label_code overwrite json_out quiet config")
+@essential("labels out prompt reading criterion limit quick engine column label_code overwrite json_out quiet config")
 def tune_command(
     model: Annotated[str, typer.Argument()],
     labels: Labels,
@@ -73,13 +89,16 @@ def tune_command(
     limit: Annotated[int | None, typer.Option(min=1)] = None,
     seed: int = 0,
     overwrite: bool = False,
+    quick: bool = False,
     *,
     rows: LabelOptions,
     engine_flags: EngineFlags,
     results: Results,
     config: Config = None,
 ) -> None:
-    """Turn an open model into a judge by choosing its prompt with cross-validation on 50 to 200 labelled pairs.
+    """Turn an open model into a judge of your labels, with cross-validation on 50 to 200 labelled pairs.
+
+    Chooses between prompts, and fits a linear head to the states of the model, which stays unchanged.
 
     Options:
         model: The model: a folder, GGUF file, hub id, name, or name on a server.
@@ -92,6 +111,7 @@ def tune_command(
         limit: Use only the first N labelled pairs.
         seed: Seed for the folds and intervals.
         overwrite: Judge all candidates again.
+        quick: Only choose a prompt, without a head on the model's states.
 
     Examples:
         judgelm tune owner/name -l labelled.jsonl -o my-judge
@@ -114,13 +134,17 @@ def tune_command(
     _check_slots(job, labelled.samples.keys())
     make_folder(job)
     with closing(_load(job, resolved, engine_flags)) as judge:
+        recorders = {} if quick else _recorders(job, judge)
         for name in tried:
-            judge_pairs(job, name, judge, tuple(labelled.samples))
-        runs, labelled = _read_runs(job, labelled)
+            judge_pairs(job, name, judge, tuple(labelled.samples), recorders.get(name))
+        runs, labelled = _read_runs(job, labelled, has_states=bool(recorders))
         options = TuningOptions(default=next(iter(tried)), folds=folds, resampling=Resampling(seed=seed))
-        tuned = tune(_differences(job, runs, labelled), _tuning_labels(labelled), options)
+        candidates, known = _differences(job, runs, labelled), _tuning_labels(labelled)
+        if recorders:
+            candidates[HEAD] = _head_candidate(job, recorders, candidates, known, labelled)
+        tuned = tune(candidates, known, options)
         weights = resolved.named.card.name if resolved.named else resolved.weights
-        card = _card(job, weights, judge, tuned)
+        card = _card(job, weights, judge, tuned, candidates)
     _write(job, card, tuned)
     if results.write(tuned.to_json() | {"judge": str(out), "template": card.template}):
         _print(job, tuned, engine_flags)
@@ -190,13 +214,13 @@ def _tuning_labels(labelled: "LabelledSet") -> Any:
     import numpy as np
 
     from judgelm.studies.pair_labels import label_of, pair_winner
-    from judgelm.studies.tuning import TuningLabels, longer_answer
+    from judgelm.studies.tuning import TuningLabels
 
     names = list(labelled.samples)
     return TuningLabels(
         truth=np.array([label_of(pair_winner(labelled.labels[name])) for name in names], dtype=np.int_),
         questions=[labelled.samples[name].question for name in names],
-        longer=np.array([longer_answer(labelled.samples[name]) for name in names], dtype=np.int_),
+        lengths=np.array([[len(answer) for answer in labelled.samples[name].answers] for name in names]),
     )
 
 
@@ -252,15 +276,65 @@ def _batch_job(job: TuningJob, name: str, ids: Sequence[str]) -> Any:
     )
 
 
-def judge_pairs(job: TuningJob, name: str, judge: "Judge", ids: Sequence[str]) -> None:
-    """Judge labelled pairs with a candidate, and write its run file."""
+def judge_pairs(
+    job: TuningJob, name: str, judge: "Judge", ids: Sequence[str], recorder: "RecordedStates | None" = None
+) -> None:
+    """Judge labelled pairs with a candidate, and write its run file; `recorder` also keeps the model's states."""
     from judgelm.cli.run import judge_watched
 
     console.message(f"{name}: {len(ids)} pairs")
+    if recorder is not None:
+        judge = copy(judge)
+        judge.engine = recorder
     judge_watched(_batch_job(job, name, ids), job.mode(name), judge, len(ids))
 
 
-def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
+def _recorders(job: TuningJob, judge: "Judge") -> "dict[str, RecordedStates]":
+    """Return a recorder for each prompt that shows one answer; empty if the engine has no states."""
+    from judgelm.engines.recorded_states import RecordedStates
+
+    described = judge.engine.describe()
+    if not (count := getattr(judge.engine, "state_layers", 0)):
+        console.message(f"no head: the {described['engine']} engine returns no states; use --engine transformers")
+    layers = tuple(sorted({max(1, round(share * count)) for share in HEAD_LAYERS}))
+    model = json.dumps(described, sort_keys=True, default=str)
+    return {
+        name: RecordedStates(judge.engine, layers, job.folder / _RUNS / f"{name}.states.npz", model)
+        for name, each in job.candidates.items()
+        if count and each.reads_alone and (each.verdict is None or each.verdict.reason_tokens is None)
+    }
+
+
+def _head_candidate(
+    job: TuningJob,
+    recorders: "Mapping[str, RecordedStates]",
+    candidates: Mapping[str, Any],
+    known: Any,
+    labelled: "LabelledSet",
+) -> Any:
+    from judgelm.modes.readings import prompts_alone
+    from judgelm.studies.heads import HeadCandidate, PromptStates
+
+    states, seconds = {}, 0.0
+    for name, recorder in recorders.items():
+        mode = job.mode(name)
+        prompts = [prompt for sample in labelled.samples.values() for prompt in prompts_alone(mode, sample)]
+        both = recorder.states(prompts).astype("float64")
+        first, second = both[0::2], both[1::2]
+        differences = {layer: first[:, place] - second[:, place] for place, layer in enumerate(recorder.layers)}
+        log_odds = candidates[name].differences
+        if job.candidates[name].reading != "yes-no":  # they are differences between grades
+            log_odds = log_odds * 0
+        states[name] = PromptStates(differences=differences, log_odds=log_odds)
+        seconds = max(seconds, candidates[name].seconds or 0.0)
+    return HeadCandidate(
+        prompts=states, targets=(known.truth + 1) / 2, questions=known.questions, seconds=seconds or None
+    )
+
+
+def _read_runs(
+    job: TuningJob, labelled: "LabelledSet", *, has_states: bool
+) -> "tuple[dict[str, dict[str, Judgment]], LabelledSet]":
     from judgelm.data.labelled_set import match_labels_of_runs
     from judgelm.runs.run_files import read_judgments
 
@@ -270,7 +344,7 @@ def _read_runs(job: TuningJob, labelled: "LabelledSet") -> "tuple[dict[str, dict
     }
     labelled, _ = match_labels_of_runs(runs, labelled, name=str(job.labels))
     judgments = [judgment for run in runs.values() for judgment in run.values()]
-    if all(judgment.probability is None for judgment in judgments):
+    if not has_states and all(judgment.probability is None for judgment in judgments):
         why = next((each.failure.why or each.failure.text for each in judgments if each.failure is not None), "")
         finding = f"none of the candidates judged a pair{why and f': {why}'}"
         raise InputError(f"{finding}; use a model and engine that return probabilities")
@@ -299,10 +373,13 @@ def _differences(
     return candidates
 
 
-def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -> Card:
+def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult", candidates: Mapping[str, Any]) -> Card:
     from judgelm.runs.run_files import input_identities
 
-    template, fit = job.candidates[tuned.chosen], tuned.candidates[tuned.chosen].fit
+    head, name = None, tuned.chosen
+    if name == HEAD:
+        head, name = _write_head(job, candidates[HEAD])
+    template, fit = job.candidates[name], tuned.candidates[tuned.chosen].fit
     prompt = template.judge_prompt if isinstance(template, PromptTemplate) else None
     described = judge.engine.describe()
     return Card(
@@ -315,6 +392,7 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -
         tie_threshold=fit.tie_threshold,
         calibration_temperature=fit.temperature,
         scale=(1, 10) if prompt is None else prompt.reply.scale,
+        head=head,
         prompt=None if prompt is None else PromptSource.of(prompt),
         prompt_format="chat" if template.chat else "text",
         thinking=judge.engine.thinking.mode,
@@ -325,6 +403,22 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult") -
             "tuning": tuned.to_json(),
         },
     )
+
+
+def _write_head(job: TuningJob, candidate: "HeadCandidate") -> tuple[HeadCard, str]:
+    """Fit the head to all pairs, write it, and return its card and the name of its prompt."""
+    import numpy as np
+
+    from judgelm.engines.heads import write_head
+
+    everything = np.ones(len(candidate.targets), dtype=np.bool_)
+    setting, _ = candidate.choose(everything)
+    weights, log_odds = candidate.weights(setting, everything)
+    path = job.folder / HEAD_FILE
+    write_head(path, weights)
+    terms = HeadTerms(kind="pair", log_odds=log_odds)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return HeadCard(layer=setting.layer, terms=terms, file=HEAD_FILE, sha256=sha256), setting.prompt
 
 
 def _write(job: TuningJob, card: Card, tuned: "TuningResult") -> None:
@@ -354,6 +448,8 @@ def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags) -> None:
         table.add_column(name, justify="right" if index else "left", no_wrap=True)
     for name, each in tuned.candidates.items():
         table.add_row(f"{'*' if name == tuned.chosen else ' '}{name}", *_cells(each))
+    for name, accuracy in tuned.baselines.items():
+        table.add_row(f" {name}", _share(accuracy))
     out.print(table)
     out.lines(tuned.sentences())
     fit = tuned.candidates[tuned.chosen].fit

@@ -80,6 +80,21 @@ class HoldsAdapters(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeadFile:
+    """A head to load.
+
+    Attributes:
+        path: safetensors file with `score.weight`, shape (1, hidden size), float32.
+        layer: number of the layer whose normalised state is mapped to a reward.
+        whole: whether to load all layers, for verdicts that also use probabilities of words.
+    """
+
+    path: str
+    layer: int
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Options for all engines.
 
@@ -93,6 +108,7 @@ class EngineOptions:
         max_num_batched_tokens: maximum number of tokens per forward pass.
         max_model_len: context window in tokens. Defaults to the value in the model's config.
         thinking: defaults to the mode in the judge card, or `absent`.
+        head: linear head of a judge from `judgelm tune`.
         thinking_tokens: maximum number of thinking tokens, capped at half the context window.
     """
 
@@ -108,6 +124,7 @@ class EngineOptions:
     max_model_len: int | None = None
     trust_remote_code: bool = False
     thinking: ThinkingMode | None = None
+    head: HeadFile | None = None
     thinking_tokens: int = 4096
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 

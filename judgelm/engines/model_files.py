@@ -138,6 +138,8 @@ def _file_text(source: str, name: str, revision: str | None) -> str | None:
 
 def has_reward_head(options: EngineOptions) -> bool:
     """Return True for reward models. Raise a ModelError if the head is not supported."""
+    if options.head is not None:
+        return not options.head.whole
     base, adapter = split_adapter(options)
     if adapter is not None and _json_of(adapter, "adapter_config.json", options.revision).get("task_type") == "SEQ_CLS":
         return True

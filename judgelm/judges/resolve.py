@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from judgelm.engines.base import MODEL_ENGINES, EngineOptions
+from judgelm.engines.base import MODEL_ENGINES, EngineOptions, HeadFile
 from judgelm.engines.catalog import check_engine, choose_engine
 from judgelm.errors import CardError, ConfigError
 from judgelm.judges.cards import InstalledJudge, default_choice, named_judge
@@ -19,6 +19,7 @@ from judgelm.prompts.catalog import JudgeReading, Template, get_template
 from judgelm.prompts.judge_card import (
     CARD_NAME,
     Card,
+    HeadCard,
     check_card,
     check_identity,
     check_place,
@@ -66,7 +67,11 @@ class ResolvedJudge:
 
     @cached_property
     def _engine_choice(self) -> tuple[str, str]:
-        return choose_engine() if self.asked_engine == "auto" else (self.asked_engine, "")
+        if self.asked_engine != "auto":
+            return self.asked_engine, ""
+        if self.tuned is not None and self.tuned.head is not None:
+            return "transformers", "the judge has a linear head"
+        return choose_engine()
 
     @cached_property
     def recognition(self) -> Recognition:
@@ -157,6 +162,7 @@ class JudgeFormat:
     tie_threshold: float | None = None
     calibration_temperature: float = 1.0
     prompt: JudgePrompt | None = None
+    head: HeadCard | None = None
 
     @property
     def chosen(self) -> Template:
@@ -237,11 +243,22 @@ def prepare(
     writes_words = chosen.reads_words and chosen.reading != "reward"
     if known is None and engine.thinking is None and runs_model and writes_words:
         engine = replace(engine, thinking="off")  # the verdict is the probability of the first word
-    _check_reading(judge, chosen.reading, is_reward_model=is_reward_model)
-    is_instruct = is_untrained and writes_words and (has_template or not runs_model)
+    if form.head is not None:
+        engine = replace(engine, head=_head_file(judge, form.head))
+    elif is_reward_model or chosen.reading == "reward":
+        _check_reading(judge, chosen.reading, is_reward_model=is_reward_model)
+    is_instruct = form.head is None and is_untrained and writes_words and (has_template or not runs_model)
     return JudgeSetup(
         judge=judge, options=engine, card=card, recognition=recognition, format=form, is_instruct=is_instruct
     )
+
+
+def _head_file(judge: ResolvedJudge, head: HeadCard) -> HeadFile | None:
+    path = head.locate(str(judge.model))
+    if path is not None and judge.engine not in ("transformers", "scripted"):
+        finding = f"{judge.model} is a linear head on layer {head.layer}, which the {judge.engine} engine cannot load"
+        raise ConfigError(f"{finding}; use --engine transformers, or run: judgelm judges checkpoint {judge.model}")
+    return None if path is None else HeadFile(path=path, layer=head.layer, whole=head.terms.log_odds != 0)
 
 
 def judge_format(
@@ -267,6 +284,7 @@ def judge_format(
             criterion=card.criterion,
             tie_threshold=card.tie_threshold,
             calibration_temperature=card.calibration_temperature,
+            head=card.head,
         )
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
@@ -285,6 +303,7 @@ def judge_format(
         criterion=card.criterion if is_own else None,
         tie_threshold=card.tie_threshold if is_own else None,
         calibration_temperature=card.calibration_temperature if is_own else 1.0,
+        head=card.head if is_own else None,
     )
 
 

@@ -11,7 +11,7 @@ from judgelm.modes.multi import DECIMALS
 from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
 from judgelm.modes.reasons import Explained
 from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.records import LabelVerdict, Sample
+from judgelm.records import HeadTerms, LabelVerdict, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ class PromptLabel(ReadingMode):
     seed: int = 0
     criterion: str | None = None
     calibration_temperature: float = 1.0
+    head: HeadTerms | None = None
     tie_threshold: float = 0.0
 
     def __post_init__(self) -> None:

@@ -44,6 +44,7 @@ class BatchMode:
         reason_tokens: token limit for a reason.
         criterion: custom criterion for word readings; if None, the template's question is used.
         calibration_temperature: for word readings, the divisor for the difference between two answers' strengths.
+        head: for judges with a linear head, how its output becomes a score.
         chat: use the tokenizer's chat template; disable this for base models.
         temperature: 0 means greedy decoding.
         seed: used if the temperature is above 0; each sample gets a different seed derived from it.

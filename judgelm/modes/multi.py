@@ -22,7 +22,7 @@ from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
-from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
+from judgelm.records import HeadTerms, Judgment, RankingVerdict, Sample, Shown, Unparsed
 
 Drawing = Literal["cyclic", "seeded"]
 
@@ -69,6 +69,7 @@ class Multi(ReadingMode):
     step: float = 1
     criterion: str | None = None
     calibration_temperature: float = 1.0
+    head: HeadTerms | None = None
 
     def __post_init__(self) -> None:
         check_above_zero(self, "permutations", "reason_tokens", "max_tokens")

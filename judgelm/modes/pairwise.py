@@ -42,6 +42,7 @@ from judgelm.records import (
     Completion,
     FailureCode,
     Grammar,
+    HeadTerms,
     Judgment,
     PairVerdict,
     Prompt,
@@ -104,6 +105,7 @@ class Pairwise(ReadingMode):
     max_tokens: int = 24
     criterion: str | None = None
     calibration_temperature: float = 1.0
+    head: HeadTerms | None = None
 
     def __post_init__(self) -> None:
         check_above_zero(self, "step", "max_tokens", "reason_tokens")

@@ -35,6 +35,7 @@ from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt
 from judgelm.prompts.prompt_template import check_fields, prompt_template
 from judgelm.records import (
     Completion,
+    HeadTerms,
     Judgment,
     PairVerdict,
     Prompt,
@@ -64,6 +65,7 @@ class ReadingMode(BatchMode):
     __slots__ = ()
     shown_fields: ClassVar[tuple[str, ...]] = (FIELDS,)
     prompt: JudgePrompt | None = None
+    head: HeadTerms | None = None
     scale: tuple[float, float]
     step: float
     criterion: str | None = None
@@ -180,6 +182,8 @@ def check_reading(mode: ReadingMode) -> str:
                 raise ConfigError(
                     f"{name} is not supported with --reading {template.reading}, only with score-line; remove it"
                 )
+    if mode.head is not None:
+        _check_head(mode, template)
     if template.reading == "grade" and template.verdict is None:
         score_lines(mode.scale, mode.step)  # raises an error if the scale has too many scores
     if template.reading == "reward" and not mode.takes_rewards:
@@ -187,6 +191,15 @@ def check_reading(mode: ReadingMode) -> str:
     if template.reading == "reward" and mode.reasons != "none":
         raise ConfigError(f"reasons is {mode.reasons}, but reward models cannot give reasons; remove it")
     return template.id
+
+
+def _check_head(mode: ReadingMode, template: Template) -> None:
+    if not template.reads_alone or (template.verdict is not None and template.verdict.reason_tokens is not None):
+        raise ConfigError(
+            f"a head requires a prompt that shows one answer and reads its verdict; {template.id} does not"
+        )
+    if mode.reasons != "none":
+        raise ConfigError(f"reasons is {mode.reasons}, but judges with a head give no reasons; remove it")
 
 
 def _check_prompt(mode: ReadingMode, template: Template) -> None:
@@ -209,6 +222,8 @@ def read_words(mode: ReadingMode, sample: Sample, orders: Sequence[tuple[int, ..
     template = reading_of(mode)
     if template.reading == "reward":
         return (yield from read_rewards(sample))
+    if mode.head is not None:
+        return (yield from _read_head(mode, mode.head, template, sample))
     orders = [(index,) for index in range(len(sample.answers))] if template.reads_alone else orders
     words = words_of(template, len(orders[0]), scale=mode.scale, step=mode.step)
     reference = None if mode.reference == "ignore" else sample.reference
@@ -311,7 +326,50 @@ def read_rewards(sample: Sample) -> RequestFlow[Readout]:
     """
     prompts = tuple(reward_prompt(sample, index) for index in range(len(sample.answers)))
     completions = yield [replace(each, reward=True) for each in requests_of(prompts, Sampling(max_tokens=1))]
-    shown = [_rewarded(index, completion) for index, completion in enumerate(completions)]
+    return _scored([_rewarded(index, completion) for index, completion in enumerate(completions)], prompts)
+
+
+def _read_head(mode: ReadingMode, head: HeadTerms, template: Template, sample: Sample) -> RequestFlow[Readout]:
+    words = words_of(template, 1, scale=mode.scale, step=mode.step)
+    candidates = tuple(chain.from_iterable(words.spellings.values())) if head.log_odds else ()
+    prompts = prompts_alone(mode, sample)
+    completions = yield [
+        replace(each, reward=True) for each in requests_of(prompts, Sampling(max_tokens=1), candidates)
+    ]
+    shown = []
+    for index, completion in enumerate(completions):
+        reply = _rewarded(index, completion)
+        logprobs = _word_logprobs(completion, words, template) if head.log_odds else None
+        if isinstance(logprobs, Unparsed):
+            reply = replace(reply, scores=None, failure=reply.failure or logprobs)
+        elif reply.scores is not None:
+            values = (0.0, 0.0) if logprobs is None else logprobs.values
+            reply = _with_terms(reply, head, values[0] - values[1], mode.scale)
+        shown.append(reply)
+    return _scored(shown, prompts)
+
+
+def prompts_alone(mode: ReadingMode, sample: Sample) -> tuple[Prompt, ...]:
+    """Return the prompt for each answer, up to the verdict, for templates that show one answer."""
+    template = reading_of(mode)
+    reference = None if mode.reference == "ignore" else sample.reference
+    shown = [
+        template.render(sample, (index,), reference, scale=mode.scale, criterion=mode.criterion)
+        for index in range(len(sample.answers))
+    ]
+    return tuple(replace(prompt, prefill=template.prefill) for prompt in shown)
+
+
+def _with_terms(shown: Shown, head: HeadTerms, log_odds: float, scale: tuple[float, float]) -> Shown:
+    assert shown.scores is not None, "the reply has a reward"
+    value = shown.scores[0] + head.intercept + head.log_odds * log_odds
+    if head.kind == "grade":
+        return replace(shown, scores=(min(max(value, scale[0]), scale[1]),))
+    score = math.exp(min(value, 0)) / (1 + math.exp(-abs(value))) if head.kind == "label" else value
+    return replace(shown, scores=(score,), log_odds=value)
+
+
+def _scored(shown: list[Shown], prompts: tuple[Prompt, ...]) -> Readout:
     for first, second in combinations(range(len(shown)), 2):
         cut = shown[first].truncations and shown[second].truncations and shown[first].scores is not None
         if cut and shown[first].scores == shown[second].scores and prompts[first] != prompts[second]:

@@ -17,7 +17,7 @@ from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
 from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.records import Completion, Prompt, Request, Sample, Shown
+from judgelm.records import Completion, HeadTerms, Prompt, Request, Sample, Shown
 
 Against = Literal["auto", "reference", "anchor", "nothing"]
 
@@ -61,6 +61,7 @@ class Single(ReadingMode):
     max_tokens: int = 24
     criterion: str | None = None
     calibration_temperature: float = 1.0
+    head: HeadTerms | None = None
 
     def __post_init__(self) -> None:
         check_above_zero(self, "step", "max_tokens", "reason_tokens")

@@ -4,6 +4,7 @@ A template that differs from the training template would silently change a judge
 template's ID and SHA-256 are therefore compared with the card.
 """
 
+import hashlib
 import json
 import math
 import re
@@ -20,7 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from judgelm.errors import CardError, ModelError, RunError
 from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.records import ThinkingMode
+from judgelm.records import HeadTerms, ThinkingMode
 from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -79,6 +80,43 @@ class PromptSource:
         raise CardError(f"prompt: {self.file} has no prompt named {self.name}; restore the card, or pass --ignore-card")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadCard:
+    """The linear head of a judge from `judgelm tune`.
+
+    Attributes:
+        layer: number of the layer whose state it uses.
+        terms: how its output becomes a score.
+        file: safetensors file in the card's folder; None if the folder's own model ends in the head.
+        sha256: hash of the file.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    layer: int
+    terms: HeadTerms
+    file: str | None = None
+    sha256: str = ""
+
+    def locate(self, folder: str) -> str | None:
+        """Return the path of the file, if any.
+
+        Raises:
+            CardError: the file is missing, or is not the one that belongs to the card.
+        """
+        if self.file is None:
+            return None
+        path = Path(folder) / self.file
+        try:
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise CardError(f"{path}: cannot read: {error.strerror}; restore it, or run judgelm tune again") from error
+        if found != self.sha256:
+            finding = f"not the head that belongs to {CARD_NAME} (sha256 {found[:12]}, not {self.sha256[:12]})"
+            raise CardError(f"{path}: {finding}; restore it, or run judgelm tune again")
+        return str(path)
+
+
 def template_of(template_id: str, prompt: PromptSource | None) -> "Template":
     """Return the template of a prompt file, or else a built-in template."""
     from judgelm.prompts.catalog import get_template
@@ -101,6 +139,7 @@ class Card:
         identity: hashes of the model from `model_hashes`; empty if the engine provides none.
         reading: how the reply is parsed; if None, the template's reading is used.
         tie_threshold: see mode `pair`; if None, each run sets the threshold.
+        head: linear head that scores the answers shown in the prompt.
         prompt: prompt file that replaces the template; its ID is then `prompt:` and the prompt's name.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
         reference: whether training prompts contained references: `with`, `without`, or `both`.
@@ -126,6 +165,7 @@ class Card:
     calibration_temperature: float = 1.0
     scale: tuple[float, float] = (1, 10)
     step: float = 1
+    head: HeadCard | None = None
     prompt: PromptSource | None = None
     prompt_format: str = "text"
     reference: str = "both"

@@ -7,7 +7,7 @@ Both steps are cross-validated over questions. On the pairs used for selection, 
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -17,12 +17,14 @@ from judgelm.errors import InputError
 from judgelm.metrics.agreement import paired_difference
 from judgelm.metrics.calibration import CERTAIN, TEMPERATURES, bin_edges, calibration_error
 from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, mean, share
-from judgelm.records import Judgment, Sample
+from judgelm.records import Judgment
+from judgelm.studies.heads import HeadCandidate, PromptStates, folds_of
 from judgelm.studies.sentences import format_points, format_share
 
 MIN_DECIDED = 20
 
 
+FITTED_LENGTH = "fitted length"
 _SAME = 1e-9
 
 _POWER_REACH = 1.96 + 0.84
@@ -66,10 +68,30 @@ class ReadingCandidate:
     orders_agree: float | None = None
     seconds: float | None = None
 
-    def part(self, rows: Flags) -> tuple[Floats, Floats]:
-        """Return the differences and the probabilities of a tie for some of the pairs."""
-        ties = np.zeros(self.differences.shape) if self.ties is None else self.ties
-        return self.differences[rows], ties[rows]
+    def predict(self, train: Flags) -> tuple[Floats, Floats]:
+        """Return the differences and the probabilities of a tie for all pairs; they do not depend on the labels."""
+        return self.differences, np.zeros(self.differences.shape) if self.ties is None else self.ties
+
+
+class TuningCandidate(Protocol):
+    """A way to judge n pairs, which may be fitted to the labels of some of them."""
+
+    @property
+    def orders_agree(self) -> float | None:
+        """Share of pairs with the same winner in both orders, if it has orders."""
+        ...
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds per pair."""
+        ...
+
+    def predict(self, train: Flags) -> tuple[Floats, Floats]:
+        """Return differences in strength and probabilities of a tie for all pairs; NaN for failed pairs.
+
+        Values in `train` are held-out, too: each is predicted without its label.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +101,17 @@ class TuningLabels:
     Attributes:
         truth: +1 (first better), 0 (tie), or -1 (second better).
         questions: pairs with the same question are in the same fold and are resampled together.
-        longer: +1 if the first answer is longer, -1 if it is shorter, and 0 if both have the same length.
+        lengths: shape (n, 2): number of characters of each answer.
     """
 
     truth: Ints
     questions: Sequence[Hashable]
-    longer: Ints
+    lengths: Ints
+
+    @property
+    def longer(self) -> Ints:
+        """+1 if the first answer is longer, -1 if it is shorter, and 0 if both have the same length."""
+        return np.sign(self.lengths[:, 0] - self.lengths[:, 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +156,8 @@ class TuningResult:
         chosen: `best` if it is significantly better than the default, else the default.
         nested: accuracy if each fold uses the candidate that is best on the other folds.
         gain: `nested` minus the accuracy of the default.
+        baselines: accuracy of verdicts that read no answer.
+        over_length: `nested` minus the accuracy of the baseline that is fitted to the lengths.
         pairs_needed: approximate number of pairs for `gain` (or for 5 points, if it is not positive) to be significant.
     """
 
@@ -140,6 +169,8 @@ class TuningResult:
     nested_right: Flags
     gain: Estimate
     selected: tuple[str, ...]
+    baselines: Mapping[str, Estimate]
+    over_length: Estimate
     pairs_needed: int | None
     n: int
     decided: int
@@ -147,7 +178,7 @@ class TuningResult:
 
     def sentences(self) -> list[str]:
         """Summarise the choice; warn if the temperature reached its limit."""
-        return [self._choice(), self._honest(), *self._limit()]
+        return [self._choice(), self._honest(), *self._length(), *self._limit()]
 
     def _choice(self) -> str:
         if len(self.candidates) == 1:
@@ -168,13 +199,21 @@ class TuningResult:
         return f"{reason}: {gain}. {self.default} is kept. {needed}"
 
     def _honest(self) -> str:
-        nested = self.nested
-        if len(self.candidates) == 1:
-            return f"Its accuracy on held-out questions is {format_share(nested)}."
+        if self.chosen == self.default:
+            kept = self.candidates[self.default].accuracy
+            return f"The accuracy of {self.default} on held-out questions is {format_share(kept)}."
         return (
-            f"The nested cross-validated accuracy is {format_share(nested)}; the best accuracy in the table is "
-            "optimistic."
+            f"The accuracy of this choice on held-out questions is {format_share(self.nested)}, from nested "
+            "cross-validation; the best accuracy in the table is optimistic."
         )
+
+    def _length(self) -> list[str]:
+        if self.chosen == self.default or self.over_length.low > 0:
+            return []
+        gain = format_points(self.over_length)
+        return [
+            f"Warning: this is not significantly better than the lengths of the answers, fitted to the labels: {gain}."
+        ]
 
     def _limit(self) -> list[str]:
         most = TEMPERATURES[1]
@@ -194,19 +233,21 @@ class TuningResult:
             "nested": _numbers(self.nested),
             "gain_over_default": _numbers(self.gain),
             "selected_in_folds": list(self.selected),
+            "baselines": {name: _numbers(accuracy) for name, accuracy in self.baselines.items()},
+            "gain_over_fitted_length": _numbers(self.over_length),
             "pairs_needed": self.pairs_needed,
             "candidates": {name: _row(scores) for name, scores in self.candidates.items()},
         }
 
 
-def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, options: TuningOptions) -> TuningResult:
+def tune(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, options: TuningOptions) -> TuningResult:
     """Choose a candidate and evaluate the choice.
 
     Raises:
         InputError: fewer than `MIN_DECIDED` labels have a winner, or there are fewer questions than folds.
     """
     check_labels(labels, options.folds)
-    folds = _folds(labels.questions, options)
+    folds = folds_of(labels.questions, options.folds, options.resampling.seed)
     truth, questions, resampling = labels.truth, labels.questions, options.resampling
     right = {name: np.zeros(truth.size, dtype=np.bool_) for name in candidates}
     leads = {name: np.full(truth.size, np.nan) for name in candidates}
@@ -215,17 +256,19 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
     selected = []
     for fold in range(options.folds):
         train, held = folds != fold, folds == fold
-        fits = {name: fit_reading(*each.part(train), truth[train]) for name, each in candidates.items()}
+        predicted = {name: each.predict(train) for name, each in candidates.items()}
+        fits = {name: fit_reading(*_part(each, train), truth[train]) for name, each in predicted.items()}
         for name, fit in fits.items():
-            shown = candidates[name].part(held)
+            shown = _part(predicted[name], held)
             verdicts[name][held], leads[name][held] = fit.verdicts(*shown), fit.lead(*shown)
             right[name][held] = verdicts[name][held] == truth[held]
-        best = _best(candidates, fits, truth, train, options.default)
+        best = _best(predicted, fits, truth, train, options.default)
         nested[held] = right[best][held]
         selected.append(best)
     everything = np.ones(truth.size, dtype=np.bool_)
-    fits = {name: fit_reading(*each.part(everything), truth) for name, each in candidates.items()}
-    best = _best(candidates, fits, truth, everything, options.default)
+    predicted = {name: each.predict(everything) for name, each in candidates.items()}
+    fits = {name: fit_reading(*each, truth) for name, each in predicted.items()}
+    best = _best(predicted, fits, truth, everything, options.default)
     gain = paired_difference(nested, right[options.default], labels.questions, resampling)
     scores = {
         name: _scores(candidates[name], labels, verdicts[name], leads[name], fit, resampling)
@@ -234,6 +277,7 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
     for name in scores.keys() - {options.default}:
         difference = paired_difference(right[name], right[options.default], questions, resampling)
         scores[name] = replace(scores[name], difference=difference)
+    baselines = _baselines(labels, folds, options)
     ranked = sorted(scores, key=lambda name: (-scores[name].accuracy.value, name != options.default, name))
     return TuningResult(
         candidates={name: scores[name] for name in ranked},
@@ -244,6 +288,8 @@ def tune(candidates: Mapping[str, ReadingCandidate], labels: TuningLabels, optio
         nested_right=nested,
         gain=gain,
         selected=tuple(selected),
+        baselines={name: share(hits, questions, resampling) for name, hits in baselines.items()},
+        over_length=paired_difference(nested, baselines[FITTED_LENGTH], questions, resampling),
         pairs_needed=_pairs_needed(gain, nested, right[options.default]),
         n=int(truth.size),
         decided=int((truth != 0).sum()),
@@ -322,29 +368,41 @@ def tie_probability(judgment: Judgment | None) -> float:
     return math.fsum(each.tie for each in drawn) / len(drawn) if drawn else 0.0
 
 
-def longer_answer(sample: Sample) -> int:
-    """Return +1 if the first answer has more characters, 0 if equal, -1 if fewer."""
-    first, second = (len(answer) for answer in sample.answers)
-    return (first > second) - (first < second)
+def _baselines(labels: TuningLabels, folds: Ints, options: TuningOptions) -> dict[str, Flags]:
+    """Return the labels that each baseline predicts. Only the length is fitted, to the same folds as the candidates."""
+    truth, lengths = labels.truth, labels.lengths
+    constant, fitted = np.zeros(truth.size, dtype=np.bool_), np.zeros(truth.size, dtype=np.bool_)
+    features = np.column_stack([np.diff(-lengths, axis=1)[:, 0] / 1000, np.diff(-np.log1p(lengths), axis=1)[:, 0]])
+    states = PromptStates(differences={0: features}, log_odds=np.zeros(truth.size))
+    by_length = HeadCandidate(prompts={"length": states}, targets=(truth + 1) / 2, questions=labels.questions)
+    for fold in range(options.folds):
+        train, held = folds != fold, folds == fold
+        values, counts = np.unique(truth[train], return_counts=True)
+        constant[held] = truth[held] == values[np.argmax(counts)]
+        differences, ties = by_length.predict(train)
+        fit = fit_reading(differences[train], ties[train], truth[train])
+        fitted[held] = fit.verdicts(differences[held]) == truth[held]
+    return {"most frequent label": constant, "longer answer": truth == labels.longer, FITTED_LENGTH: fitted}
 
 
-def _folds(questions: Sequence[Hashable], options: TuningOptions) -> Ints:
-    unique = list(dict.fromkeys(questions))
-    order = np.random.default_rng(options.resampling.seed).permutation(len(unique))
-    fold_of = {unique[index]: place % options.folds for place, index in enumerate(order)}
-    return np.array([fold_of[question] for question in questions])
+_Predicted = tuple[Floats, Floats]
+"""See `TuningCandidate.predict`."""
+
+
+def _part(predicted: _Predicted, rows: Flags) -> _Predicted:
+    return predicted[0][rows], predicted[1][rows]
 
 
 def _best(
-    candidates: Mapping[str, ReadingCandidate], fits: Mapping[str, ReadingFit], truth: Ints, rows: Flags, default: str
+    predicted: Mapping[str, _Predicted], fits: Mapping[str, ReadingFit], truth: Ints, rows: Flags, default: str
 ) -> str:
     def rank(name: str) -> tuple[float, float, bool, str]:
-        shown, known = candidates[name].part(rows), truth[rows]
+        shown, known = _part(predicted[name], rows), truth[rows]
         accuracy = float((fits[name].verdicts(*shown) == known).mean())
         losses = _losses(fits[name].lead(*shown), known)
         return -accuracy, float(losses.mean()) if losses.size else math.inf, name != default, name
 
-    return min(candidates, key=rank)
+    return min(predicted, key=rank)
 
 
 def _losses(lead: Floats, truth: Ints) -> Floats:
@@ -353,7 +411,7 @@ def _losses(lead: Floats, truth: Ints) -> Floats:
 
 
 def _scores(
-    candidate: ReadingCandidate,
+    candidate: TuningCandidate,
     labels: TuningLabels,
     verdicts: Floats,
     lead: Floats,
@@ -376,7 +434,7 @@ def _scores(
         orders_agree=candidate.orders_agree,
         longer=float((verdicts == labels.longer)[sided].mean()) if sided.any() else None,
         seconds=candidate.seconds,
-        failed=int(np.isnan(candidate.differences).sum()),
+        failed=int(np.isnan(lead).sum()),
         fit=fit,
     )
 

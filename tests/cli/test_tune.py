@@ -2,7 +2,9 @@
 
 import json
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from judgelm.engines.catalog import ENGINES
@@ -53,7 +55,7 @@ def test_labels_choose_the_reading_and_make_a_judge(tune, cli, labels, tmp_path)
     code, out, _ = tune(labels(), "--json", "figures.json")
     assert code == 0
     assert "letters is chosen" in out
-    assert "nested cross-validated accuracy is 100.0 %" in out
+    assert "held-out questions is 100.0 %" in out
     assert out.rstrip().endswith("use it: judgelm-batch pairs.jsonl -o out.jsonl --model judge --engine scripted")
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert [figures["candidates"][name]["accuracy"]["value"] for name in ("letters", "yes-no")] == [1.0, 0.5]
@@ -218,6 +220,80 @@ def test_rows_need_no_question_if_the_tuned_prompt_shows_none(tune, cli, labels,
     batch = ("judgelm-batch", "rows.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model")
     assert cli(*batch, "judge")[0] == 0
     assert rows_of("out.jsonl")[0]["verdict"]["winner"] == 1
+
+
+@pytest.fixture
+def by_length(tmp_path):
+    """Write pairs, of which the answer with more words `big` wins; a model of random weights can tell them apart."""
+    rows = []
+    for index in range(60):
+        better, worse = "a big fox and a big dog", "a small cat"
+        winner = 1 + index % 2
+        answers = (better, worse) if winner == 1 else (worse, better)
+        row = {"id": f"p{index}", "question": f"what is {index}", "winner": winner}
+        rows.append(row | {"answer_1": answers[0], "answer_2": answers[1]})
+    return write_rows(tmp_path / "labels.jsonl", rows)
+
+
+@pytest.mark.parametrize("options", [(), ("--prompt", "mine.txt", "--reading", "letters")])
+def test_a_head_is_fitted_to_the_states_of_the_model(cli, by_length, tiny_chat, tmp_path, options):
+    (tmp_path / "mine.txt").write_text(LABEL.replace("Customer: {customer}\n", ""))
+    tune = ("judgelm", "tune", tiny_chat, "-l", by_length, "-o", "judge", "--dtype", "float32", *options)
+    code, out, err = cli(*tune, "--json", "figures.json")
+    assert code == 0, err
+    assert "head is chosen" in out
+    assert "not significantly better than the lengths" in out
+    card = find_card("judge")
+    assert card.prompt is None or card.prompt.name == "mine"
+    assert 1 <= card.head.layer <= 2
+    judged = cli("judgelm-batch", by_length, "-o", "out.jsonl", "--model", "judge", "--dtype", "float32")
+    assert judged[0] == 0, judged[2]
+    assert [row["verdict"]["winner"] for row in rows_of("out.jsonl")] == [1, 2] * 30
+    with Judge("judge", dtype="float32") as judge:
+        assert judge.engine.state_layers == (2 if card.head.terms.log_odds else card.head.layer)
+        assert not judge.is_instruct
+        ranked = judge.rank("what is it", ["a small cat", "a big fox and a big dog", "a small cat is big"])
+        assert ranked.verdict.order[0] == (1,)
+    # states are read again from the folder, and what belongs to other prompts is computed
+    stored = (tmp_path / "judge" / "candidates").glob("*.states.npz")
+    assert [path.stat().st_size > 0 for path in stored]
+    assert cli(*tune)[0] == 0
+    assert find_card("judge") == replace(card, training=find_card("judge").training)
+
+
+def test_a_head_becomes_a_plain_checkpoint(cli, by_length, tiny_chat, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    assert cli("judgelm", "tune", tiny_chat, "-l", by_length, "-o", "judge", "--reading", "yes-no")[0] == 0
+    write = ("judgelm", "judges", "checkpoint", "judge", "-o", "plain")
+    assert "dtype" in cli(*write, "--dtype", "float8")[2]
+    assert cli(*write)[0] == 0
+    assert "already exists" in cli(*write)[2]
+    card = find_card("plain")
+    assert (card.model, card.head.file, card.template) == (None, None, "yes-no")
+    scores = {}
+    for name in ("judge", "plain"):
+        batch = ("judgelm-batch", by_length, "-o", f"{name}.out.jsonl", "--model", name, "--dtype", "float32")
+        assert cli(*batch)[0] == 0
+        scores[name] = [row["scores"] for row in rows_of(f"{name}.out.jsonl")]
+    assert np.array(scores["plain"]) == pytest.approx(np.array(scores["judge"]), abs=1e-3)
+    model = AutoModelForSequenceClassification.from_pretrained("plain", dtype="float32")
+    assert (model.config.num_hidden_layers, model.config.num_labels) == (card.head.layer, 1)
+    assert AutoTokenizer.from_pretrained("plain").chat_template
+
+
+def test_a_damaged_head_is_refused(cli, by_length, tiny_chat, tmp_path):
+    assert cli("judgelm", "tune", tiny_chat, "-l", by_length, "-o", "judge", "--reading", "yes-no")[0] == 0
+    head = tmp_path / "judge" / "head.safetensors"
+    batch = ("judgelm-batch", by_length, "-o", "out.jsonl", "--model", "judge")
+    kept = head.read_bytes()
+    head.write_bytes(kept[:-4] + b"\0\0\0\0")
+    assert "not the head that belongs to judge.json" in cli(*batch)[2]
+    head.unlink()
+    assert "cannot read" in cli(*batch)[2]
+    head.write_bytes(kept)
+    assert "--engine transformers" in cli(*batch, "--engine", "vllm")[2]
+    assert cli(*batch)[0] == 0
 
 
 def test_a_changed_prompt_file_is_refused_until_it_is_judged_again(tune, labels, prompts, tmp_path):

@@ -10,7 +10,7 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.modes import Pairwise
 from judgelm.records import Sample
 from judgelm.runs.runner import judge
-from judgelm.studies import tuning
+from judgelm.studies.heads import folds_of
 from judgelm.studies.tuning import (
     ReadingCandidate,
     ReadingFit,
@@ -29,8 +29,8 @@ def tuned(candidates, truth, *, default="a", questions=None, longer=None):
     made = {name: ReadingCandidate(differences=np.array(each, dtype=float)) for name, each in candidates.items()}
     options = TuningOptions(default=default, folds=5, resampling=Resampling(seed=0, resamples=300))
     places = list(range(len(truth)))
-    longer = np.array(longer or [0] * len(truth))
-    return tune(made, TuningLabels(truth=np.array(truth), questions=questions or places, longer=longer), options)
+    lengths = np.array([[2 + sign, 2] for sign in longer or [0] * len(truth)])
+    return tune(made, TuningLabels(truth=np.array(truth), questions=questions or places, lengths=lengths), options)
 
 
 def test_temperatures_by_hand():
@@ -74,7 +74,8 @@ def test_the_best_of_many_guesses_is_no_better_on_held_out_questions():
     apparent = result.candidates[result.best].accuracy.value
     assert apparent >= 0.6 > 0.5 + 1e-9 > result.nested.value
     assert (result.chosen, result.gain.low < 0) == ("guess 0", True)
-    assert f"{result.nested.value:.1%}"[:-1] + " %" in result.sentences()[1]
+    kept = result.candidates["guess 0"].accuracy
+    assert f"guess 0 on held-out questions is {kept.value:.1%}"[:-1] in result.sentences()[1]
 
 
 def test_only_a_clearly_better_candidate_is_chosen():
@@ -95,7 +96,7 @@ def test_only_a_clearly_better_candidate_is_chosen():
 
 def test_pairs_of_one_question_are_held_out_together():
     questions = [f"q{index // 4}" for index in range(40)]
-    folds = tuning._folds(questions, TuningOptions(default="a", folds=5))
+    folds = folds_of(questions, 5, seed=0)
     assert all(len(set(folds[start : start + 4])) == 1 for start in range(0, 40, 4))
     assert sorted(folds) == [fold for fold in range(5) for _ in range(8)]  # two questions of four pairs each
 

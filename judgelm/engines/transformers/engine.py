@@ -33,12 +33,15 @@ from judgelm.engines.transformers.lora import LoraAdapters
 from judgelm.engines.transformers.pass_thread import PassThread, is_device_lost, is_out_of_memory
 from judgelm.engines.transformers.prefix_cache import PrefixCache
 from judgelm.engines.transformers.sequences import QueuedRequest, RunningSequence, next_tokens
+from judgelm.engines.transformers.states import StateRecorder
 from judgelm.errors import EngineError
 from judgelm.prompts.truncation import TokenizedPrompt
 from judgelm.records import Completion, Request
 
 _CPU_BATCH_TOKENS = 2048
 _CUDA_BATCH_TOKENS = 8192
+_MODEL = ("_loaded", "_adapters", "_states")
+"""Attributes that refer to the model."""
 _COMPILING_S = 0.02
 """Time to wait for grammars if there is nothing else to do."""
 
@@ -64,6 +67,7 @@ class TransformersEngine:
         self._images = None if loaded.vision is None else ImageFeatures(loaded.model, loaded.vision)
         self._candidates = CandidateTokenizer(loaded.tokenizer)
         self._head = install_head(loaded.model)
+        self._states = StateRecorder(loaded.model)
         self.supports_grammar = isinstance(loaded.tokenizer, PreTrainedTokenizerFast) and not self.gives_rewards
         self._grammars = GrammarCompiler(partial(grammar_tokenizer, loaded))
         self._compiling: list[tuple[QueuedRequest, Future[LLMatcher]]] = []
@@ -84,6 +88,11 @@ class TransformersEngine:
         return engine
 
     @property
+    def state_layers(self) -> int:
+        """Number of layers whose states can be requested; 0 if the architecture is not supported."""
+        return self._states.layers
+
+    @property
     def max_in_flight(self) -> int:
         """See `Engine`."""
         return 2 * self.max_num_seqs
@@ -91,7 +100,10 @@ class TransformersEngine:
     def submit(self, requests: Sequence[Request]) -> None:
         """Tokenise and queue requests."""
         for request in requests:
-            check_head(request, rewards=self.gives_rewards)
+            check_head(request, rewards=self.gives_rewards or (request.reward and self._loaded.head is not None))
+            if request.reward and not self.gives_rewards:
+                request = replace(request, states=(self._loaded.head_layer,))
+            self._states.check(request.states)
             if self._loaded.vision is None:
                 refuse_images(request, no_vision_reason(str(self._loaded.model.config.model_type)))
             prepared = prepare_request(self._adapters.truncator(request.adapter), request)
@@ -210,7 +222,7 @@ class TransformersEngine:
         self._decoding.clear()
         self._prefix_cache.clear()
         self._images = self._head = None
-        self.__dict__ = {name: value for name, value in vars(self).items() if name not in ("_loaded", "_adapters")}
+        self.__dict__ = {name: value for name, value in vars(self).items() if name not in _MODEL}
 
     def _step(self) -> None:
         """Run a pass. A failed pass does not change any replies."""
@@ -270,10 +282,12 @@ class TransformersEngine:
     def _forward(self, fresh: list[NewPrompt]) -> torch.Tensor:
         row = PackedRow.build(self._decoding.blocks, fresh, self._device)
         self._adapters.select(row.owners)
-        if self._images is None or not any(new.queued.images for new in fresh):
-            return self.run_pass(row)
-        ids = torch.tensor([row.ids], device=self._device)
-        return self.run_pass(row, self._images.embed(ids, fresh, start=len(self._decoding)))
+        begun = len(self._decoding)
+        with self._states.recording(fresh, row.logit_places[begun : begun + len(fresh)]):
+            if self._images is None or not any(new.queued.images for new in fresh):
+                return self.run_pass(row)
+            ids = torch.tensor([row.ids], device=self._device)
+            return self.run_pass(row, self._images.embed(ids, fresh, start=begun))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
         """Run a pass and return logits of shape (places, vocabulary)."""
@@ -303,7 +317,13 @@ class TransformersEngine:
                 self._prefix_cache.add_reply(sequence, self._decoding)
             self._decoding.leave(sequence)
         if (completion := sequence.parent.finish(sequence)) is not None:
-            self._finished.append(completion)
+            self._finished.append(self._with_reward(completion, sequence.parent.request))
+
+    def _with_reward(self, completion: Completion, request: Request) -> Completion:
+        head = self._loaded.head
+        if head is None or completion.states is None or not request.reward:
+            return completion
+        return replace(completion, reward=float(head[0].cpu().numpy() @ completion.states[-1]))
 
     def _isolate(self, fresh: list[QueuedRequest], message: str) -> None:
         running = list({id(sequence.parent): sequence.parent for sequence in self._decoding}.values())
@@ -362,6 +382,7 @@ class RewardEngine(TransformersEngine):
         super().__init__(loaded, **options)
         head = loaded.model.score
         self._score = getattr(head, "modules_to_save", {"default": head})["default"]  # when training an adapter
+        self._weight = loaded.head
         self._pad_id = loaded.model.config.get_text_config().pad_token_id
 
     def load_adapter(self, adapter: str) -> None:
@@ -380,7 +401,7 @@ class RewardEngine(TransformersEngine):
         rewards: list[torch.Tensor] = []
 
         def compute(head: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-            weight = cast(torch.Tensor, head.weight)
+            weight = cast(torch.Tensor, head.weight if self._weight is None else self._weight)
             rewards.append(F.linear(inputs[0][0, places].float(), weight.float()))
 
         hook = self._score.register_forward_pre_hook(compute)  # sharded weights are gathered here

@@ -19,6 +19,7 @@ from judgelm.engines import model_files
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import TORCH_HAS_BFLOAT16, DtypeChoice, choose_gpu_dtype, resolve_dtype
 from judgelm.engines.gguf.checkpoint import gguf_note, gguf_record
+from judgelm.engines.heads import SCORE, keep_layers, read_head
 from judgelm.engines.images import Vision
 from judgelm.engines.model_files import LOAD_ERRORS, split_adapter
 from judgelm.engines.preprocess import thinking_policy
@@ -47,7 +48,11 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedModel:
-    """A model that is ready to run."""
+    """A model that is ready to run.
+
+    Attributes:
+        head: exact weights of `EngineOptions.head`, shape (1, hidden size), float32.
+    """
 
     model: Any
     tokenizer: Any
@@ -58,6 +63,8 @@ class LoadedModel:
     vision: Vision | None = None
     notes: tuple[str, ...] = ()
     thinking: Thinking = NOT_ASKED
+    head: torch.Tensor | None = None
+    head_layer: int = 0
 
 
 @model_files.without_progress_bars()
@@ -72,6 +79,9 @@ def load(options: EngineOptions) -> LoadedModel:
     if options.dtype not in _DTYPES:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     config = model_files.load_config(base, options)
+    weights = None if options.head is None else read_head(options.head, config)
+    if options.head is not None and rewards:
+        keep_layers(config, options.head.layer)
     vision = not rewards and _runs_vision(base, str(config.model_type))
     kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
     kind = AutoModelForSequenceClassification if rewards else kind
@@ -99,7 +109,24 @@ def load(options: EngineOptions) -> LoadedModel:
         vision=Vision.load(base, options) if vision else None,
         notes=tuple(note for note in (gguf_note(base), choice.note) if note),
         thinking=thinking_policy(options, window=window, resumes=True),
+        head=None if weights is None else weights.to(model.device),
+        head_layer=0 if options.head is None else options.head.layer,
     )
+
+
+def load_classifier(options: EngineOptions) -> tuple[Any, Any]:
+    """Load the first layers with the head as the output layer, and the tokenizer; the head stays in float32."""
+    base, adapter = split_adapter(options)
+    assert options.head is not None, "only for judges with a head"
+    config = model_files.load_config(base, options)
+    weights = read_head(options.head, config)
+    keep_layers(config, options.head.layer)
+    dtype = resolve_dtype(base, config, options, device="cpu").dtype
+    model = _load_model(base, config, options, "cpu", dtype=dtype, kind=AutoModelForSequenceClassification)
+    if adapter is not None:
+        model = attach_adapter(model, adapter).merge_and_unload()
+    model.score.weight = torch.nn.Parameter(weights)
+    return model, model_files.load_tokenizer(base, adapter, options)
 
 
 def _runs_vision(source: str, kind: str) -> bool:
@@ -148,14 +175,14 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
                 attn_implementation=_VISION_ATTENTION if kind is AutoModelForImageTextToText else ATTENTION_NAME,
                 quantization_config=quantization,
                 output_loading_info=True,
-                **({"num_labels": 1} if rewards else {}),
+                **({"config": config} if options.head is not None else {"num_labels": 1} if rewards else {}),
             )
     except LOAD_ERRORS as error:
         hint = "" if Path(source).is_dir() else "; check the hub id and the network, or pass a local folder"
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
     model, info = loaded
-    adapts = rewards and split_adapter(options)[1] is not None
-    if missing := sorted(set(info["missing_keys"]) - ({"score.weight"} if adapts else set())):  # in the adapter
+    separate = rewards and (options.head is not None or split_adapter(options)[1] is not None)
+    if missing := sorted(set(info["missing_keys"]) - ({SCORE} if separate else set())):
         some = ", ".join(missing[:3])
         raise ModelError(f"{source}: {len(missing)} weights are missing ({some}, ...); copy the folder again")
     model_files.check_config(source, model.config)

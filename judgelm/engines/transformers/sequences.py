@@ -42,6 +42,7 @@ class QueuedRequest:
         images_end: number of tokens up to the end of the last image.
         alone: True if the request runs by itself because an earlier pass failed.
         matcher: the initial state of the grammar.
+        states: see `Completion.states`.
     """
 
     request: Request
@@ -52,6 +53,7 @@ class QueuedRequest:
     candidate_logprobs: tuple[float, ...] | None = None
     alone: bool = False
     matcher: "LLMatcher | None" = None
+    states: NDArray[np.float32] | None = None
     _finished: dict[int, FinishedSequence] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,7 @@ class QueuedRequest:
 
     def _completion(self, texts: tuple[str, ...], reasons: tuple[FinishReason, ...], **others: Any) -> Completion:
         prompt = self.tokenized
+        others["states"] = self.states
         others |= {"prompt_tokens": len(prompt.ids), "truncations": prompt.truncations, "sanitized": prompt.sanitized}
         return Completion(key=self.request.key, texts=texts, finish_reasons=reasons, **others)
 
