@@ -54,7 +54,7 @@ class PromptStates:
     @cached_property
     def known(self) -> Flags:
         """Pairs with states."""
-        return np.isfinite(next(iter(self.differences.values()))).all(1)
+        return np.asarray(np.isfinite(next(iter(self.differences.values()))).all(1), dtype=np.bool_)
 
     @property
     def has_log_odds(self) -> bool:

@@ -111,7 +111,7 @@ class TuningLabels:
     @property
     def longer(self) -> Ints:
         """+1 if the first answer is longer, -1 if it is shorter, and 0 if both have the same length."""
-        return np.sign(self.lengths[:, 0] - self.lengths[:, 1])
+        return np.asarray(np.sign(self.lengths[:, 0] - self.lengths[:, 1]), dtype=np.int_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
