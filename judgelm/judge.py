@@ -195,6 +195,7 @@ class Judge:
         if template.reads_words:
             own["calibration_temperature"] = form.calibration_temperature
             own["head"] = None if form.head is None else form.head.terms
+            own["abstain_below"] = form.abstain_below
             _fill_in(form, name, options)
         if name == "reasoned" and form.source == "default":
             del own["template"]  # use the default of the mode
@@ -417,11 +418,11 @@ def _require_texts(method: str, *, reference: object, anchor: object = None, **r
 
 def first_better(judgment: Judgment) -> float | None:
     """Return P(first better) if known, otherwise the verdict as 1, 0.5, or 0; None if the judge failed."""
-    if judgment.failure is not None or judgment.winner is None:
+    if judgment.failure is not None or (judgment.winner is None and not judgment.abstained):
         return None
     if judgment.probability is not None:
         return judgment.probability
-    return {1: 1.0, 2: 0.0, "tie": 0.5}[judgment.winner]
+    return {1: 1.0, 2: 0.0, "tie": 0.5}[judgment.winner or "tie"]
 
 
 def expected_score(judgment: Judgment, scale: tuple[float, float] | None) -> float | None:

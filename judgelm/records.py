@@ -406,7 +406,12 @@ class LabelVerdict:
     label: str
 
 
-Verdict = PairVerdict | RankingVerdict | GradeVerdict | LabelVerdict
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstainVerdict:
+    """No verdict, because the judge is not confident enough; it is neither a tie nor a failure."""
+
+
+Verdict = PairVerdict | RankingVerdict | GradeVerdict | LabelVerdict | AbstainVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -549,6 +554,11 @@ class Judgment:
     def winner(self) -> Winner | None:
         """The better answer of a pair, if the judgment has one."""
         return self.verdict.winner if isinstance(self.verdict, PairVerdict) else None
+
+    @property
+    def abstained(self) -> bool:
+        """Whether the judge was not confident enough for a verdict."""
+        return isinstance(self.verdict, AbstainVerdict)
 
     @property
     def compared(self) -> tuple[Shown, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.human_labels.sets import SETS, Rows, read_rows
-from judgelm.cli.tune import HEAD_LAYERS
+from judgelm.cli.tuned_head import HEAD_LAYERS
 from judgelm.engines.recorded_states import RecordedStates
 from judgelm.judge import Judge
 from judgelm.modes import Pairwise

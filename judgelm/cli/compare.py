@@ -252,13 +252,14 @@ class _Folder:
 
     def judge(self, resolved: "ResolvedJudge", judge_options: JudgeOptions, total: int) -> dict[str, Judgment]:
         """Judge the pairs in both orders, and return all judgments by id."""
+        from judgelm.cli.evaluation import decided
         from judgelm.cli.run import judge_for, judge_watched
 
         job = replace(self.options, limit=None).job([str(self.out / "pairs.jsonl")], str(self.run))
         with judge_for(job, resolved, judge_options) as loaded:
             chosen = {"distribution": True} if loaded.reads_all_score_lines else {}
             judge_watched(job, loaded.mode("pair", both_orders=True, **chosen), loaded, total)
-        return read_judgments(self.run)
+        return decided(read_judgments(self.run), self.run)
 
 
 def _print(study: "StudyResult") -> None:

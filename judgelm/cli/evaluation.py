@@ -159,6 +159,14 @@ def read_run(path: Path, parser: Parser = "judgelm", scale: str = "any") -> dict
     return judgments
 
 
+def decided(judgments: dict[str, Judgment], path: Path) -> dict[str, Judgment]:
+    """Return the judgments without abstentions, and print how many there are."""
+    kept = {key: judgment for key, judgment in judgments.items() if not judgment.abstained}
+    if left_out := len(judgments) - len(kept):
+        errors.message(f"{path}: the judge abstained on {left_out:,} of {len(judgments):,} pairs, which are excluded")
+    return kept
+
+
 def load_manifest(judgments: Path) -> dict[str, Any]:
     """Load the manifest of a run, or return an empty manifest."""
     path = judgments.with_name(f"{judgments.name.removesuffix('.jsonl')}.run.json")
@@ -269,4 +277,4 @@ def read_judges(
         named = [f"{path.resolve().parent.name}/{path.stem}" for path in paths]
     if len(set(named)) < len(named):
         raise ConfigError(f"duplicate judge names ({', '.join(named)}); use --name to name each file")
-    return {name: read_run(path, parser, scale) for name, path in zip(named, paths, strict=True)}
+    return {name: decided(read_run(path, parser, scale), path) for name, path in zip(named, paths, strict=True)}

@@ -14,9 +14,9 @@ from judgelm.cli.console import PlainConsole, Results, console, printable, print
 from judgelm.cli.help import essential
 from judgelm.cli.options import ScoringFlags, ScoringOptions, refuse
 from judgelm.errors import InputError
-from judgelm.records import Judgment, Label, PairVerdict, Sample, failure_name
+from judgelm.records import AbstainVerdict, Judgment, Label, PairVerdict, Sample, failure_name
 
-_WINNERS = {1: "first better", 2: "second better", "tie": "tie"}
+_WINNERS = {1: "first better", 2: "second better", "tie": "tie", "abstain": "abstained"}
 _CONSISTENT = {True: "agree", False: "differ", None: "-"}
 
 
@@ -128,12 +128,13 @@ def _report_verdicts(
 
 
 def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict[str, Any]:
-    if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict):
+    if judgment.verdict is not None and not isinstance(judgment.verdict, PairVerdict | AbstainVerdict):
         raise InputError(f"judgment {judgment.sample_id}: mode {judgment.mode} has no winner; pass a run over pairs")
+    winner = "abstain" if judgment.abstained else judgment.winner
     return {
         "id": judgment.sample_id,
         "question": None if sample is None else sample.question,
-        "winner": judgment.winner,
+        "winner": winner,
         "probability": judgment.probability,
         "consistent": judgment.consistent,
         "failure": None if judgment.failure is None else judgment.failure.code,
@@ -167,14 +168,17 @@ def _one_line(text: str) -> str:
 def _summary(rows: list[dict[str, Any]]) -> list[str]:
     winners = Counter(row["winner"] for row in rows)
     ties = "1 tie" if winners["tie"] == 1 else f"{winners['tie']:,} ties"
-    failed = f", {winners[None]:,} failed" if winners[None] else ""
+    failed = f", {winners['abstain']:,} abstained" if winners["abstain"] else ""
+    failed += f", {winners[None]:,} failed" if winners[None] else ""
     sentences = [f"{len(rows):,} pairs: {winners[1]:,} first better, {ties}, {winners[2]:,} second better{failed}."]
     if any(row["probability"] is not None for row in rows):
         sentences.append("P(first) is the judge's probability that the first answer is better.")
     both = [row["consistent"] for row in rows if row["consistent"] is not None]
     if both:
         sentences.append(f"Both orders give the same winner in {sum(both):,} of {len(both):,} pairs.")
-    compared = [row["winner"] == row["label"] for row in rows if row["label"] is not None]
+    compared = [
+        row["winner"] == row["label"] for row in rows if row["label"] is not None and row["winner"] != "abstain"
+    ]
     if compared:
         sentences.append(f"The verdict matches the label in {sum(compared):,} of {len(compared):,} labelled pairs.")
     return sentences

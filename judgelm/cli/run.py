@@ -319,6 +319,8 @@ def verdict_rows(stats: RunStats) -> Iterator[tuple[str, str]]:
         yield "graded, mean", f"{stats.grades}, {stats.grade_sum / stats.grades:.2f}"
     if stats.winners:
         yield "first / tie / second better", " / ".join(str(stats.winners[name]) for name in ("1", "tie", "2"))
+    if stats.abstained:
+        yield "abstained", str(stats.abstained)
 
 
 def _requested(stats: RunStats, mode: BatchMode) -> Iterator[tuple[str, str]]:
@@ -454,6 +456,8 @@ def _cascade_rows(counts: CascadeStats) -> Iterator[tuple[str, str]]:
             "passed on after the small judge failed; later judged",
             f"{counts.passed_on_failed:,}; {counts.mended:,}",
         )
+    if counts.passed_on_abstained:
+        yield "passed on because the small judge abstained", f"{counts.passed_on_abstained:,}"
     yield "verdicts changed by the large judge", f"{counts.changed:,} of {counts.compared:,} with both verdicts"
     if counts.waiting:
         yield "waiting for the large judge", f"{counts.waiting:,}"

@@ -163,6 +163,7 @@ class JudgeFormat:
     calibration_temperature: float = 1.0
     prompt: JudgePrompt | None = None
     head: HeadCard | None = None
+    abstain_below: float | None = None
 
     @property
     def chosen(self) -> Template:
@@ -285,6 +286,7 @@ def judge_format(
             tie_threshold=card.tie_threshold,
             calibration_temperature=card.calibration_temperature,
             head=card.head,
+            abstain_below=None if card.abstain is None else card.abstain.below,
         )
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
@@ -304,6 +306,7 @@ def judge_format(
         tie_threshold=card.tie_threshold if is_own else None,
         calibration_temperature=card.calibration_temperature if is_own else 1.0,
         head=card.head if is_own else None,
+        abstain_below=card.abstain.below if is_own and card.abstain is not None else None,
     )
 
 

@@ -45,6 +45,8 @@ class BatchMode:
         criterion: custom criterion for word readings; if None, the template's question is used.
         calibration_temperature: for word readings, the divisor for the difference between two answers' strengths.
         head: for judges with a linear head, how its output becomes a score.
+        abstain_below: the lowest probability of the likelier answer for a verdict; below it, the verdict of a pair is
+            `abstain`. With this option, no verdict is a tie.
         chat: use the tokenizer's chat template; disable this for base models.
         temperature: 0 means greedy decoding.
         seed: used if the temperature is above 0; each sample gets a different seed derived from it.

@@ -106,6 +106,7 @@ class Pairwise(ReadingMode):
     criterion: str | None = None
     calibration_temperature: float = 1.0
     head: HeadTerms | None = None
+    abstain_below: float | None = None
 
     def __post_init__(self) -> None:
         check_above_zero(self, "step", "max_tokens", "reason_tokens")
@@ -115,10 +116,21 @@ class Pairwise(ReadingMode):
         if self.reasons == "flips" and not self.both_orders and reading_of(self).reading != "letters":
             raise ConfigError("reasons flips requires both orders; add --both-orders")
         check_threshold(self, "tie_threshold", "close_threshold")
+        if self.abstain_below is not None:
+            self._check_abstention()
         if self.order_rule == "probability" or self.reasons == "close":
             object.__setattr__(self, "distribution", True)
         if self.distribution or self.retry_unparseable:
             score_lines(self.scale, self.step)  # raises an error if the scale has too many scores
+
+    def _check_abstention(self) -> None:
+        """The card's promise holds for the options that the judge was calibrated with."""
+        changed = {"order_rule": self.order_rule != "mean", "tie_threshold": self.tie_threshold != 0}
+        for name in (name for name, differs in changed.items() if differs):
+            raise ConfigError(
+                f"{name} cannot be set, because this judge abstains at a confidence calibrated without it; remove "
+                f"{name}, or tune the judge without --risk"
+            )
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:

@@ -34,6 +34,7 @@ from judgelm.prompts.conversation import follow_up_prompt, reward_prompt
 from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt
 from judgelm.prompts.prompt_template import check_fields, prompt_template
 from judgelm.records import (
+    AbstainVerdict,
     Completion,
     HeadTerms,
     Judgment,
@@ -542,12 +543,21 @@ def explain_word(mode: ReadingMode, judgment: Judgment, prompts: Sequence[Prompt
     return explain(judgment, indices, prompts, sampling, ask)
 
 
+def _confident(probability: float, least: float) -> PairVerdict | AbstainVerdict:
+    """Return the likelier answer, or abstain if its probability is below `least`, or if it is 0.5."""
+    winner = winner_by(probability, 0)
+    return (
+        AbstainVerdict() if winner == "tie" or max(probability, 1 - probability) < least else PairVerdict(winner=winner)
+    )
+
+
 def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgment:
     """Build the judgment of a pair, `consistent` if the letters from both orders refer to the same answer."""
     strengths = readout.strengths
     orders = [shown for shown in readout.shown if len(shown.order) == 2]
     winners = [winner_of(scores) for shown in orders if (scores := in_sample_order(shown)) is not None]
-    probability = verdict = None
+    probability: float | None = None
+    verdict: PairVerdict | AbstainVerdict | None = None
     if strengths is not None:
         decisive, tie = first_better(mode, strengths), _tie(mode, orders)
         probability = (1 - tie) * decisive + tie / 2
@@ -556,6 +566,8 @@ def conclude_pair(mode: ReadingMode, sample: Sample, readout: Readout) -> Judgme
         if tie > (1 - tie) * max(decisive, 1 - decisive):
             winner = "tie"
         verdict = PairVerdict(winner=winner)
+        if (least := getattr(mode, "abstain_below", None)) is not None:
+            verdict = _confident(probability, least)
     judgment = judged(mode, sample, readout.shown, verdict, probability=probability, failure=readout.failure)
     return replace(judgment, scores=answer_scores(mode, readout), consistent=agree(winners))
 

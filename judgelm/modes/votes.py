@@ -18,6 +18,7 @@ from judgelm.modes.multi import DECIMALS, ranking
 from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import (
     MAX_REPLIES,
+    AbstainVerdict,
     Completion,
     GradeVerdict,
     Judgment,
@@ -64,6 +65,11 @@ class Voted(BatchMode):
             raise out_of_range("votes", self.votes, 2, MAX_REPLIES)
         if self.vote_rule not in get_args(VoteRule):
             raise not_found("vote_rule", self.vote_rule, get_args(VoteRule))
+        if getattr(self.mode, "abstain_below", None) is not None:
+            raise ConfigError(
+                "votes: this judge abstains, at a confidence that was calibrated for single verdicts; "
+                "judge without votes, or tune it without --risk"
+            )
         if not getattr(self.mode, "temperature", 0) > 0:
             raise ConfigError(f"{self.votes} votes at temperature 0 would be identical; set a temperature above 0")
 
@@ -257,7 +263,7 @@ def combine(opinions: Sequence[Opinion], rule: Literal["vote", "mean"], *, compa
 
 
 def verdict_text(verdict: Verdict) -> str:
-    """Return a verdict as text: `1`, `tie`, `correct`, `7.5`, or `2>1=3` (answers count from 1)."""
+    """Return a verdict as text: `1`, `tie`, `correct`, `7.5`, `abstain`, or `2>1=3` (answers count from 1)."""
     match verdict:
         case PairVerdict():
             return str(verdict.winner)
@@ -267,6 +273,8 @@ def verdict_text(verdict: Verdict) -> str:
             return f"{verdict.score:g}"
         case RankingVerdict():
             return ">".join("=".join(str(index + 1) for index in tied) for tied in verdict.order)
+        case AbstainVerdict():
+            return "abstain"
 
 
 def _answers(opinion: Opinion) -> int:
@@ -293,8 +301,8 @@ def _by_scores(kind: Verdict, scores: tuple[float, ...] | None) -> Verdict:
             return RankingVerdict(order=ranking(scores))
         case GradeVerdict():
             return GradeVerdict(score=scores[0])
-        case LabelVerdict():
-            raise ValueError("labels cannot be averaged")
+        case LabelVerdict() | AbstainVerdict():
+            raise ValueError("labels and abstentions cannot be averaged")
 
 
 def _voted(verdicts: Sequence[Verdict]) -> Verdict | Unparsed:

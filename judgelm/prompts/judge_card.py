@@ -117,6 +117,35 @@ class HeadCard:
         return str(path)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbstainCard:
+    """When a judge from `judgelm tune --risk` abstains, and what that promises (`judgelm.studies.risk`).
+
+    Attributes:
+        below: lowest probability of the likelier answer for a verdict, from 0.5 to 1; below it, the judge abstains.
+        level: with the probability `confidence`, at most this share of verdicts disagrees with the labels.
+        pairs: number of labelled pairs used for calibration, one per question.
+        decided: calibration pairs with a verdict, of which `wrong` disagree with the label.
+        sha256: hash of the ids and labels of these pairs.
+        counts: how ties, failures, and abstentions are counted.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    below: float
+    level: float
+    confidence: float
+    pairs: int
+    decided: int
+    wrong: int
+    sha256: str
+    counts: str
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.below <= 1:
+            raise CardError(f"abstain: below is {self.below}; expected a probability between 0.5 and 1")
+
+
 def template_of(template_id: str, prompt: PromptSource | None) -> "Template":
     """Return the template of a prompt file, or else a built-in template."""
     from judgelm.prompts.catalog import get_template
@@ -140,6 +169,7 @@ class Card:
         reading: how the reply is parsed; if None, the template's reading is used.
         tie_threshold: see mode `pair`; if None, each run sets the threshold.
         head: linear head that scores the answers shown in the prompt.
+        abstain: when the judge abstains; None if it always gives a verdict.
         prompt: prompt file that replaces the template; its ID is then `prompt:` and the prompt's name.
         prompt_format: `text` or `chat` (the tokenizer's chat template).
         reference: whether training prompts contained references: `with`, `without`, or `both`.
@@ -166,6 +196,7 @@ class Card:
     scale: tuple[float, float] = (1, 10)
     step: float = 1
     head: HeadCard | None = None
+    abstain: AbstainCard | None = None
     prompt: PromptSource | None = None
     prompt_format: str = "text"
     reference: str = "both"

@@ -113,6 +113,7 @@ def list_verdicts(
         )
         kinds = tuple(kind for kind, applies in zip(KINDS, flags, strict=True) if applies)
         judged = "failed" if judgment.winner is None else WINNER_NAMES[judgment.winner]
+        judged = "abstained" if judgment.abstained else judged
         pair = ListedPair(
             kinds=kinds, judged=judged, scores=judgment.scores, judgment=judgment, label=label, sample=samples.get(name)
         )

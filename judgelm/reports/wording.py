@@ -134,6 +134,12 @@ def _baseline_sentence(shown: PairMetrics) -> str:
 
 
 def _failure_sentence(evaluation: Evaluation) -> str:
+    declined = evaluation.counts.abstained
+    abstained = f" The judge abstained on {declined:,} more, which are excluded." if declined else ""
+    return f"{_failures(evaluation)}{abstained}"
+
+
+def _failures(evaluation: Evaluation) -> str:
     counts, half_failed = evaluation.counts, len(evaluation.half_failed)
     half = ""
     if half_failed:

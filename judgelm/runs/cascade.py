@@ -91,9 +91,9 @@ class Cascade:
         )
 
     def is_unsure(self, judgment: Judgment) -> bool:
-        """Return True if P(first better) is in the band or unknown, or if the small judge failed."""
+        """Return True if P(first better) is in the band or unknown, or if the small judge failed or abstained."""
         low, high = self.band
-        if judgment.verdict is None or judgment.probability is None:
+        if judgment.verdict is None or judgment.abstained or judgment.probability is None:
             return True
         return low - 1e-9 <= judgment.probability <= high + 1e-9  # the mean of 0.2 and 0.4 is slightly above 0.3
 
@@ -118,8 +118,8 @@ def cascade_paths(out: Path) -> tuple[Path, Path]:
 
 
 def has_probabilities(judgment: Judgment) -> bool:
-    """Return True if the engine returned probabilities for score lines in at least one order."""
-    return any(prompt.distribution is not None for prompt in judgment.shown)
+    """Return True if the engine returned P(first better), or probabilities for score lines in at least one order."""
+    return judgment.probability is not None or any(prompt.distribution is not None for prompt in judgment.shown)
 
 
 def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
@@ -155,6 +155,7 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
         passed[hash(judgment.sample_id)] = (judgment.winner, judgment.hashes)
         counts.passed_on += 1
         counts.passed_on_failed += judgment.verdict is None
+        counts.passed_on_abstained += judgment.abstained
     counts.waiting = len(passed)
     for judgment in latest_judgments(large):
         if hash(judgment.sample_id) not in passed:  # the small judge has judged it again and is now sure
@@ -166,7 +167,7 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
             )
         counts.waiting -= 1
         counts.large_tokens += judgment.prompt_tokens
-        if judgment.verdict is not None:
+        if judgment.verdict is not None and not judgment.abstained:
             counts.mended += before is None
             counts.compared += before is not None
             counts.changed += before is not None and judgment.winner != before

@@ -110,7 +110,7 @@ def _judgments_by_sample(panel: Panel) -> dict[str, dict[str, Judgment]]:
     for name, run in zip(panel.names, panel.runs, strict=True):
         for judgment in latest_judgments(run):
             by_sample.setdefault(judgment.sample_id, {})[name] = replace(judgment, shown=(), self_answers=())
-            if judgment.verdict is not None:
+            if judgment.verdict is not None and not judgment.abstained:
                 kinds.setdefault(type(judgment.verdict), name)
     if len(kinds) > 1:
         first, second, *_ = kinds.values()
@@ -137,7 +137,7 @@ def _check_rule(panel: Panel, kind: type[Verdict] | None, by_sample: Mapping[str
         raise ConfigError("rule mean: the judges have different modes or scales; use --rule vote")
     for judgments in by_sample.values():
         for name, judgment in judgments.items():
-            if judgment.verdict is not None and judgment.scores is None:
+            if judgment.verdict is not None and not judgment.abstained and judgment.scores is None:
                 raise ConfigError(f"rule mean: {name} has no scores; use --rule vote")
 
 
@@ -148,8 +148,10 @@ def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], cou
     panel_vote = None if opinion is None else verdict_text(opinion.verdict)
     for name, judge in counts.judges.items():
         judge.missing += name not in judgments
+        declined = name in judgments and judgments[name].abstained
+        judge.abstained += declined
         judge.failed += name in judgments and votes[name] is None
-        judge.verdicts += votes[name] is not None
+        judge.verdicts += votes[name] is not None and not declined
         judge.same += panel_vote is not None and votes[name] == panel_vote
     counts.unanimous += panel_vote is not None and set(votes.values()) == {panel_vote}
     return Judgment(
@@ -171,7 +173,7 @@ def _joined(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment], cou
 def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> Opinion | Unparsed:
     by_family: dict[str, list[Opinion]] = {}
     for name, judgment in judgments.items():
-        if judgment.verdict is not None:
+        if judgment.verdict is not None and not judgment.abstained:
             opinion = Opinion(verdict=judgment.verdict, scores=judgment.scores, probability=judgment.probability)
             by_family.setdefault(panel.family_of[name], []).append(opinion)
     try:
@@ -190,7 +192,11 @@ def _decide(panel: Panel, sample_id: str, judgments: Mapping[str, Judgment]) -> 
 
 
 def _failure_counts(judgments: Mapping[str, Judgment]) -> str:
-    codes = Counter(judgment.failure.code for judgment in judgments.values() if judgment.failure is not None)
+    codes: Counter[str] = Counter(
+        judgment.failure.code for judgment in judgments.values() if judgment.failure is not None
+    )
+    if abstained := sum(judgment.abstained for judgment in judgments.values()):
+        codes["abstained"] = abstained
     return ", ".join(f"{code} {count}" for code, count in codes.most_common())
 
 

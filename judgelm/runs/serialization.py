@@ -6,6 +6,7 @@ from typing import Any
 
 from judgelm.jsonl import json_ready
 from judgelm.records import (
+    AbstainVerdict,
     GradeDistribution,
     GradeVerdict,
     Judgment,
@@ -27,6 +28,7 @@ _VERDICTS: Mapping[str, type[Verdict]] = {
     "ranking": RankingVerdict,
     "grade": GradeVerdict,
     "label": LabelVerdict,
+    "abstain": AbstainVerdict,
 }
 _KINDS = {made: kind for kind, made in _VERDICTS.items()}
 

@@ -7,6 +7,7 @@ from typing import Any
 from judgelm.modes.generation import GeneratedAnswer
 from judgelm.parsing.scores import is_assigned, kind_of_approximation
 from judgelm.records import (
+    AbstainVerdict,
     GradeVerdict,
     Judgment,
     LabelVerdict,
@@ -60,6 +61,7 @@ class RunStats(SessionStats):
     winners: Counter[str] = field(default_factory=Counter)
     labels: Counter[str] = field(default_factory=Counter)
     rankings: int = 0
+    abstained: int = 0
     grades: int = 0
     grade_sum: float = 0.0
     both_orders: int = 0
@@ -126,6 +128,8 @@ class RunStats(SessionStats):
                 self.grade_sum += verdict.score
             case RankingVerdict():
                 self.rankings += 1
+            case AbstainVerdict():
+                self.abstained += 1
 
     def _add_shown(self, shown: Shown) -> None:
         self.shown += 1
@@ -206,7 +210,8 @@ class CascadeStats:
     """Statistics of a cascade.
 
     Attributes:
-        passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of these pairs.
+        passed_on: pairs passed to the large judge; the small judge failed on `passed_on_failed` of these pairs, and
+            abstained on `passed_on_abstained`.
         compared: pairs with verdicts from both judges; `changed` counts pairs with different winners.
         mended: pairs that only the large judge could decide.
     """
@@ -214,6 +219,7 @@ class CascadeStats:
     pairs: int = 0
     passed_on: int = 0
     passed_on_failed: int = 0
+    passed_on_abstained: int = 0
     waiting: int = 0
     small_tokens: int = 0
     large_tokens: int = 0
@@ -228,6 +234,7 @@ class PanelJudgeStats:
 
     Attributes:
         missing: samples that are not in the judge's run.
+        abstained: samples on which the judge abstained; they do not count as verdicts.
         same: verdicts equal to the panel's verdict.
     """
 
@@ -235,6 +242,7 @@ class PanelJudgeStats:
     verdicts: int = 0
     failed: int = 0
     missing: int = 0
+    abstained: int = 0
     same: int = 0
 
 

@@ -29,6 +29,7 @@ class ChatResponse:
         thinking: the model's thinking before each reply.
         finish_reasons: `stop` or `length` for each reply by the model; empty for verdicts.
         logprobs: the tokens of each reply by the model, if requested; empty for verdicts.
+        abstained: number of judgments in which the judge abstained, so that the reply is only the likelier answer.
     """
 
     reply: Reply
@@ -39,3 +40,9 @@ class ChatResponse:
     thinking: tuple[str, ...] = ()
     finish_reasons: tuple[str, ...] = ()
     logprobs: tuple[tuple[TokenLogprobs, ...], ...] = ()
+    abstained: int = 0
+
+
+def abstained_header(count: int) -> dict[str, str]:
+    """Return the response header with the number of abstentions; empty if there are none."""
+    return {"X-Judgelm-Abstained": str(count)} if count else {}

@@ -211,6 +211,7 @@ class JudgeHandler:
             completion_tokens=sum(judgment.completion_tokens for judgment in judgments),
             notes=tuple(dict.fromkeys(note for result in results for note in result.notes)),
             thinking=("\n\n".join(thoughts),) if thoughts else (),
+            abstained=sum(judgment.abstained for judgment in judgments),
         )
 
     async def _run_tasks(self, tasks: Sequence[ModeTask]) -> list[Judgment]:

@@ -13,6 +13,8 @@ _LOWEST, _HIGHEST = 1.0, 10.0
 _DIGITS = 9
 """Round to this many decimals, so that float noise cannot flip a verdict at 0.5 or at a client's threshold."""
 
+_ABSTAINED = "the judge abstained; this reply is only the likelier answer"
+
 Line = tuple[tuple[float, ...], float]
 """Scores in the client's order of answers, and their probability."""
 
@@ -37,7 +39,7 @@ def judge_result(task: JudgeTask, judgment: Judgment, *, scale: tuple[float, flo
     """Compute the result of a task. The judgment must have a verdict; its `sample_id` seeds the draws."""
     prompts = [_of_words(judgment, scale)] if judgment.reads_words else []
     prompts = prompts or [_prompt_scores(shown) for shown in judgment.shown if shown.scores is not None]
-    notes = [task.doubt, *(scores.note for scores in prompts)]
+    notes = [task.doubt, *(scores.note for scores in prompts), _ABSTAINED if judgment.abstained else ""]
     notes += [note for shown in judgment.shown for note in _notes(shown)]
     lines = _on_ten((line for scores in prompts for line in scores.lines), scale)
     columns = zip(*(scores.expected for scores in prompts), strict=True)

@@ -17,7 +17,7 @@ from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.judge import expected_score, first_better
 from judgelm.records import Judgment, Sample
 from judgelm.runs.serialization import judgment_row
-from judgelm.serving.chat_response import UnjudgedError
+from judgelm.serving.chat_response import UnjudgedError, abstained_header
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import json_response, read_json, strict_json, typed_field, wait_for_answer
 from judgelm.serving.judges import ServedJudges
@@ -54,7 +54,9 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         request.state.tokens = (prompt_tokens, sum(judgment.completion_tokens for judgment in judgments))
         request.state.failures = tuple(each.failure.code for each in judgments if each.failure is not None)
         rows = [judgment_row(judgment) for judgment in judgments]
-        return json_response({"judgments": rows} if has_several else rows[0])
+        response = json_response({"judgments": rows} if has_several else rows[0])
+        response.headers.update(abstained_header(sum(each.abstained for each in judgments)))
+        return response
 
     async def reward(request: Request) -> Response:
         body = await read_json(request, settings)

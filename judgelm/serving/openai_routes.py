@@ -18,7 +18,7 @@ from judgelm.dialects.contract import ChatRequest
 from judgelm.dialects.request_body import ChatBody, CompletionBody, read_chat, read_completion
 from judgelm.errors import JudgelmError
 from judgelm.serving.chat import chat_notes
-from judgelm.serving.chat_response import ChatResponse, UnjudgedError
+from judgelm.serving.chat_response import ChatResponse, UnjudgedError, abstained_header
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import (
     HttpError,
@@ -179,7 +179,7 @@ class CompletionHandler:
     def _count(self, request: Request, response: ChatResponse) -> dict[str, str]:
         request.state.tokens = (response.prompt_tokens, response.completion_tokens)
         request.state.dialect = response.dialect or "none"
-        return note_headers(response.dialect, response.notes)
+        return note_headers(response.dialect, response.notes, response.abstained)
 
     def model(self, name: str, owner: str) -> dict[str, Any]:
         """Return a model in OpenAI's format, including the judge's card."""
@@ -210,9 +210,9 @@ def fingerprint(handler: JudgeHandler) -> str:
     return "fp_" + hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def note_headers(dialect: str | None, notes: Sequence[str]) -> dict[str, str]:
-    """Return response headers with the dialect and any notes."""
-    headers = {"X-Judgelm-Dialect": dialect or "none"}
+def note_headers(dialect: str | None, notes: Sequence[str], abstained: int = 0) -> dict[str, str]:
+    """Return response headers with the dialect, any notes, and the number of abstentions."""
+    headers = {"X-Judgelm-Dialect": dialect or "none"} | abstained_header(abstained)
     if notes:
         headers["X-Judgelm-Note"] = header_text("; ".join(notes))
     return headers

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from judgelm.errors import InputError
 from judgelm.jsonl import json_ready
 from judgelm.metrics.agreement import HumanAgreement, human_agreement
 from judgelm.metrics.resampling import Estimate, Resampling, share
@@ -58,7 +59,8 @@ DEFAULT_OPTIONS = EvaluationOptions()
 class Counts:
     """Number of rows for each outcome.
 
-    `repaired` rows needed a constrained retry. In `read_anywhere` rows, the scores are not on the first line.
+    Rows on which the judge abstained are counted only in `judgments`, `labels`, and `abstained`. `repaired` rows needed
+    a constrained retry. In `read_anywhere` rows, the scores are not on the first line.
     """
 
     judgments: int
@@ -73,6 +75,7 @@ class Counts:
     read_anywhere: int
     reasons: int
     thinking: int
+    abstained: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,16 +187,20 @@ def evaluate(
     judgments_by_id, reverse = pair_labels.by_id(judgments), reverse or {}
     by_default = pair_labels.protocol_rule(judgments_by_id, reverse)
     rule = options.order_rule or by_default
-    rows = pair_labels.join(judgments_by_id, labels, reverse, clusters or {}, rule, options.tie_threshold)
+    joined = pair_labels.join(judgments_by_id, labels, reverse, clusters or {}, rule, options.tie_threshold)
+    rows = [row for row in joined if not row.judgment.abstained]
+    if not rows:
+        raise InputError(f"the judge abstained on all {len(joined):,} labelled pairs, so there is nothing to evaluate")
     judged = [row for row in rows if row.judged is not None]
     # only the votes are used for annotator agreement; the winner is a placeholder
     ties = {key: Label(sample_id=key, winner="tie", votes=votes) for key, votes in (split or {}).items()}
-    voted = judgments_by_id.keys() & ties.keys() and pair_labels.join(
-        judgments_by_id, ties, reverse, clusters or {}, rule, options.tie_threshold
+    decided = {key: judgment for key, judgment in judgments_by_id.items() if not judgment.abstained}
+    voted = decided.keys() & ties.keys() and pair_labels.join(
+        decided, ties, reverse, clusters or {}, rule, options.tie_threshold
     )
     resampling = options.resampling
     return Evaluation(
-        protocol=_protocol(rows, rule, options, bool(reverse)),
+        protocol=_protocol(rows, rule, options, bool(reverse), len(joined) - len(rows)),
         order_rule=rule,
         other_rules={
             other: _rule_agreement(rows, other, reverse, resampling)
@@ -201,7 +208,7 @@ def evaluate(
             if other != rule
         },
         failures=options.failures,
-        counts=_counts(judgments_by_id, labels, rows),
+        counts=_counts(judgments_by_id, labels, rows, len(joined) - len(rows)),
         failure_codes=_failure_codes(rows),
         excluded=pair_metrics(rows, resampling),
         as_tie=_as_ties(rows, resampling),
@@ -229,7 +236,9 @@ def evaluate(
     )
 
 
-def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows: list[JoinedPair]) -> Counts:
+def _counts(
+    judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows: list[JoinedPair], abstained: int
+) -> Counts:
     failed = sum(row.judged is None for row in rows)
     return Counts(
         judgments=len(judgments),
@@ -244,6 +253,7 @@ def _counts(judgments: Mapping[str, Judgment], labels: Mapping[str, Label], rows
         read_anywhere=sum(row.judgment.read_anywhere and row.judged is not None for row in rows),
         reasons=sum(row.judgment.reason is not None for row in rows),
         thinking=sum(any(shown.thinking is not None for shown in row.judgment.shown) for row in rows),
+        abstained=abstained,
     )
 
 
@@ -317,7 +327,9 @@ _FAILURES: dict[FailureHandling, str] = {
 }
 
 
-def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOptions, two_files: bool) -> str:
+def _protocol(
+    rows: list[JoinedPair], rule: LabelRule, options: EvaluationOptions, two_files: bool, abstained: int
+) -> str:
     twice = sum(row.orders is None or row.orders.swapped is not None for row in rows)
     if two_files and rule in ("as_judged", "given"):
         orders = (
@@ -342,4 +354,5 @@ def _protocol(rows: list[JoinedPair], rule: LabelRule, options: EvaluationOption
     if rule == "probability":
         orders += f", and values within {options.tie_threshold:g} of 0.5 are ties"
     scale = "The score scale was not recorded" if options.scale is None else f"Score scale: {options.scale}"
-    return f"{orders}. {_FAILURES[options.failures]}. {scale}."
+    declined = f" The judge abstained on {abstained:,} pairs, which are excluded." if abstained else ""
+    return f"{orders}. {_FAILURES[options.failures]}.{declined} {scale}."

@@ -8,7 +8,7 @@ model's own verdicts.
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -160,6 +160,27 @@ class HeadCandidate:
         return logistic(
             states.design(setting)[used], self.targets[used], setting.penalty, free_last=setting.with_log_odds
         )
+
+    def part(self, rows: Flags) -> "HeadCandidate":
+        """Return the candidate for some of the pairs."""
+        prompts = {
+            name: PromptStates(
+                differences={layer: each[rows] for layer, each in states.differences.items()},
+                log_odds=states.log_odds[rows],
+            )
+            for name, states in self.prompts.items()
+        }
+        questions = [question for question, own in zip(self.questions, rows, strict=True) if own]
+        return replace(self, prompts=prompts, targets=self.targets[rows], questions=questions, _chosen={})
+
+    def applied(self, fitted: "HeadCandidate") -> tuple[Floats, Floats]:
+        """Return the predictions of the candidate `fitted`, which is fitted to all of its pairs, for all pairs here."""
+        everything = np.ones(len(fitted.targets), dtype=np.bool_)
+        setting, _ = fitted.choose(everything)
+        weights, log_odds = fitted.weights(setting, everything)
+        states = self.prompts[setting.prompt]
+        own = states.log_odds if setting.with_log_odds else np.zeros(len(self.targets))
+        return states.differences[setting.layer] @ weights + log_odds * own, np.zeros(len(self.targets))
 
     def weights(self, setting: HeadSetting, train: Flags) -> tuple[Floats, float]:
         """Return the weight of each component of a state, shape (hidden,), and the weight of the log-odds."""

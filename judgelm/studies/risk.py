@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
+from judgelm.errors import InputError
 from judgelm.metrics.resampling import Flags, Floats, Ints
+from judgelm.studies.tuning import TuningCandidate, TuningLabels, TuningResult
 
 _GRID = 20
 _SPARE = 1.5
@@ -39,6 +41,85 @@ class Promise:
     pairs: int
     decided: int
     wrong: int
+
+
+CONFIDENCE = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSplit:
+    """Pairs for choosing and fitting a judge, and pairs for calibration, without a common question.
+
+    Attributes:
+        train: shape (n,).
+        calibration: shape (n,): one pair per question; other pairs of these questions are not used.
+    """
+
+    level: float
+    train: Flags
+    calibration: Flags
+
+    def needs(self) -> str:
+        """Say how many pairs the promise needs at least."""
+        none, two, five = (pairs_needed(self.level, CONFIDENCE, wrong) for wrong in (0, 2, 5))
+        return (
+            f"--risk {self.level:g}: of {int(self.calibration.sum())} pairs for calibration, the judge must decide at "
+            f"least {none} without an error, {two} with at most two, or {five} with at most five"
+        )
+
+    def sentence(self, promised: Promise | None) -> str:
+        """Say what is promised."""
+        if promised is None:
+            return (
+                f"No threshold can promise that at most {self.level:.0%} of the verdicts disagree with the labels, so "
+                "the judge never abstains. Use more labels or a higher --risk."
+            )
+        return (
+            f"The judge abstains if the probability of the likelier answer is below {0.5 + promised.threshold:.3g}. "
+            f"With probability {promised.confidence:g}, at most {promised.level:.0%} of its verdicts then disagree "
+            f"with such labels. On {promised.pairs} calibration pairs it gave {promised.decided} verdicts, "
+            f"{promised.wrong} of them wrong."
+        )
+
+
+def split_by_question(questions: Sequence[Hashable], level: float, seed: int) -> QuestionSplit:
+    """Put half of the questions, at random, aside for calibration.
+
+    Raises:
+        InputError: there are too few questions for any promise.
+    """
+    unique = list(dict.fromkeys(questions))
+    least = pairs_needed(level, CONFIDENCE)
+    if len(unique) // 2 < least:
+        raise InputError(
+            f"labels: --risk {level:g} requires at least {least} questions for calibration, and as many others, but "
+            f"there are {len(unique)} questions; label more, use a higher --risk, or remove it"
+        )
+    order = np.random.default_rng(seed).permutation(len(unique))
+    aside = {unique[place] for place in order[: len(unique) // 2]}
+    train = np.array([question not in aside for question in questions])
+    calibration = np.zeros(len(questions), dtype=np.bool_)
+    calibration[one_per_question(questions, seed)] = True
+    return QuestionSplit(level=level, train=train, calibration=calibration & ~train)
+
+
+def promise_of(
+    tuned: TuningResult, fitted: TuningCandidate, whole: TuningCandidate, labels: TuningLabels, split: QuestionSplit
+) -> Promise | None:
+    """Choose a threshold for a tuned judge on the calibration pairs, which had no part in the tuning.
+
+    Args:
+        tuned: result on the training pairs.
+        fitted: the chosen candidate with the training pairs.
+        whole: the same candidate with all pairs.
+        labels: labels of all pairs.
+        split: the training and calibration pairs.
+    """
+    fit = tuned.candidates[tuned.chosen].fit
+    lead = fit.lead(*whole.applied(fitted))[split.calibration]
+    grid = thresholds(np.abs(tuned.leads), len(lead), split.level, CONFIDENCE)
+    wrong = np.sign(lead) != labels.truth[split.calibration]
+    return promise(np.abs(lead), wrong, grid, split.level, CONFIDENCE)
 
 
 def pairs_needed(level: float, confidence: float, wrong: int = 0) -> int:

@@ -7,7 +7,7 @@ Both steps are cross-validated over questions. On the pairs used for selection, 
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -68,6 +68,14 @@ class ReadingCandidate:
     orders_agree: float | None = None
     seconds: float | None = None
 
+    def part(self, rows: Flags) -> "ReadingCandidate":
+        """Return the candidate for some of the pairs."""
+        return replace(self, differences=self.differences[rows], ties=None if self.ties is None else self.ties[rows])
+
+    def applied(self, fitted: "ReadingCandidate") -> tuple[Floats, Floats]:
+        """Return the predictions of the candidate `fitted` for all pairs; see `predict`."""
+        return self.predict(np.ones(self.differences.shape, dtype=np.bool_))
+
     def predict(self, train: Flags) -> tuple[Floats, Floats]:
         """Return the differences and the probabilities of a tie for all pairs; they do not depend on the labels."""
         return self.differences, np.zeros(self.differences.shape) if self.ties is None else self.ties
@@ -93,6 +101,14 @@ class TuningCandidate(Protocol):
         """
         ...
 
+    def part(self, rows: Flags) -> Self:
+        """Return the candidate for some of the pairs."""
+        ...
+
+    def applied(self, fitted: Self) -> tuple[Floats, Floats]:
+        """Return what the candidate `fitted`, fitted to all of its pairs, predicts for the pairs of this one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningLabels:
@@ -107,6 +123,11 @@ class TuningLabels:
     truth: Ints
     questions: Sequence[Hashable]
     lengths: Ints
+
+    def part(self, rows: Flags) -> "TuningLabels":
+        """Return the labels of some of the pairs."""
+        questions = [question for question, own in zip(self.questions, rows, strict=True) if own]
+        return TuningLabels(truth=self.truth[rows], questions=questions, lengths=self.lengths[rows])
 
     @property
     def longer(self) -> Ints:
@@ -157,6 +178,7 @@ class TuningResult:
         nested: accuracy if each fold uses the candidate that is best on the other folds.
         gain: `nested` minus the accuracy of the default.
         baselines: accuracy of verdicts that read no answer.
+        leads: held-out P(first better) minus 0.5 of the chosen candidate, shape (n,); NaN for failed pairs.
         over_length: `nested` minus the accuracy of the baseline that is fitted to the lengths.
         pairs_needed: approximate number of pairs for `gain` (or for 5 points, if it is not positive) to be significant.
     """
@@ -171,6 +193,7 @@ class TuningResult:
     selected: tuple[str, ...]
     baselines: Mapping[str, Estimate]
     over_length: Estimate
+    leads: Floats
     pairs_needed: int | None
     n: int
     decided: int
@@ -278,18 +301,20 @@ def tune(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, option
         difference = paired_difference(right[name], right[options.default], questions, resampling)
         scores[name] = replace(scores[name], difference=difference)
     baselines = _baselines(labels, folds, options)
+    chosen = best if gain.low > 0 else options.default
     ranked = sorted(scores, key=lambda name: (-scores[name].accuracy.value, name != options.default, name))
     return TuningResult(
         candidates={name: scores[name] for name in ranked},
         default=options.default,
         best=best,
-        chosen=best if gain.low > 0 else options.default,
+        chosen=chosen,
         nested=share(nested, labels.questions, resampling),
         nested_right=nested,
         gain=gain,
         selected=tuple(selected),
         baselines={name: share(hits, questions, resampling) for name, hits in baselines.items()},
         over_length=paired_difference(nested, baselines[FITTED_LENGTH], questions, resampling),
+        leads=leads[chosen],
         pairs_needed=_pairs_needed(gain, nested, right[options.default]),
         n=int(truth.size),
         decided=int((truth != 0).sum()),

@@ -40,7 +40,7 @@ def estimate_command(
 
     Exit codes: 0 done, 1 usage or input error, 2 too many unreadable labels (--max-reject-rate).
     """
-    from judgelm.cli.evaluation import load_labels, load_manifest
+    from judgelm.cli.evaluation import decided, load_labels, load_manifest
     from judgelm.cli.tables import print_claim  # statsmodels is slow to import
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.labelled_set import match_labels
@@ -48,7 +48,7 @@ def estimate_command(
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.claim import ClaimOptions, claim_win_rate
 
-    run = read_judgments(judgments)
+    run = decided(read_judgments(judgments), judgments)
     loaded = load_labels(labels, "auto", load_manifest(judgments), rows.reading_of(labels, judgments, other=samples))
     labelled, texts = match_labels(run, loaded, name=str(labels))
     pairs = dict(labelled.samples)

@@ -63,7 +63,7 @@ def position_bias_command(
             they are named X-vs-Y and Y-vs-X or have the same NAME. NAME defaults to the file name; for a pair of files,
             the first file's name.
     """
-    from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
+    from judgelm.cli.evaluation import check_once, decided, is_run_file  # scikit-learn and statsmodels are slow to load
     from judgelm.data.sources.reviews import group_files, read_reviews
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.position_bias import merge_groups, pairs_of_reviews, pairs_of_run, position_bias_study
@@ -72,7 +72,7 @@ def position_bias_command(
     check_once(path for _, path in files)
     runs = [(name, path) for name, path in files if is_run_file(path)]
     reviews = [file for file in files if file not in runs]
-    groups = [(name, pairs_of_run(read_judgments(path))) for name, path in runs]
+    groups = [(name, pairs_of_run(decided(read_judgments(path), path))) for name, path in runs]
     for indices in group_files(reviews):
         joined = [reviews[index] for index in indices]
         groups += pairs_of_reviews([(name, review) for name, path in joined for review in read_reviews(str(path))])
@@ -129,7 +129,7 @@ def leaderboard_command(
         rows: File with the judged pairs, including the model names.
         difficulty: Rows with instruction (or index) and instruction_difficulty, for length control.
     """
-    from judgelm.cli.evaluation import check_once, is_run_file  # scikit-learn and statsmodels take seconds to load
+    from judgelm.cli.evaluation import check_once, decided, is_run_file  # scikit-learn and statsmodels are slow to load
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
     from judgelm.data.sources.alpaca_eval import read_annotations, read_difficulties
@@ -148,7 +148,7 @@ def leaderboard_command(
     stream = SampleStream([str(path) for path in rows], on_reject=rejects, reading=reading) if runs and rows else ()
     samples = {sample.id: sample for sample in stream}
     for path, name in runs.items():
-        judgments = read_judgments(path)
+        judgments = decided(read_judgments(path), path)
         matched, texts = match_samples(judgments, samples, name="--rows")
         judges.append(matches_of_run(name, judgments, matched))
         notes += [f"{name}: {note}" for note in texts.notes()]
@@ -179,13 +179,13 @@ def benchmark_command(
         rows: File with these rows; the benchmark is identified by the .protocol.json next to it.
         name: Name of the benchmark, if there is no .protocol.json.
     """
-    from judgelm.cli.evaluation import read_run  # scikit-learn takes seconds to load
+    from judgelm.cli.evaluation import decided, read_run  # scikit-learn takes seconds to load
     from judgelm.data.labelled_set import read_labels
     from judgelm.studies.benchmark.study import benchmark_study
 
     benchmark = name or _benchmark_of(rows)
     labelled = read_labels(str(rows), reading=rows_as.reading_of(rows, judgments))
-    output.write(benchmark_study(benchmark, read_run(judgments), labelled, output.resampling))
+    output.write(benchmark_study(benchmark, decided(read_run(judgments), judgments), labelled, output.resampling))
     rows_as.check_rejected(rows, labelled.rejected, labelled.read)
 
 

@@ -64,8 +64,9 @@ def _judges(counts: "PanelStats") -> Table:
     rows = []
     for name, judge in counts.judges.items():
         share = f"{judge.same / judge.verdicts:.1%} of {judge.verdicts}" if judge.verdicts else "no verdicts"
-        rows.append((name, judge.family, str(judge.verdicts), str(judge.failed), str(judge.missing), share))
-    columns = ("judge", "family", "verdicts", "failed", "missing", "same verdict as the panel")
+        counted = (judge.verdicts, judge.abstained, judge.failed, judge.missing)
+        rows.append((name, judge.family, *map(str, counted), share))
+    columns = ("judge", "family", "verdicts", "abstained", "failed", "missing", "same verdict as the panel")
     return result_table("judges of the panel", columns, rows, left=2)
 
 

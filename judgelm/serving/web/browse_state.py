@@ -60,8 +60,9 @@ class BrowseState:
         return self.listed[start : start + PAGE]
 
     def filtered(self, by: Filter) -> "BrowseState":
-        """Apply a filter. The current item stays selected if it matches the filter."""
-        listed = tuple(key for key in self.run.judgments if self._passes(key, by))
+        """Apply a filter. Abstentions come first. The current item stays selected if it matches the filter."""
+        passed = [key for key in self.run.judgments if self._passes(key, by)]
+        listed = tuple(sorted(passed, key=lambda key: not self.run.judgments[key].abstained))
         position = listed.index(self.current) if self.current in listed else 0
         return replace(self, filter=by, listed=listed, position=position)
 

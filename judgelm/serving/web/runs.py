@@ -11,7 +11,7 @@ from judgelm.data.samples import AS_WRITTEN, Reading, SampleStream
 from judgelm.errors import InputError
 from judgelm.modes.conversation import per_order
 from judgelm.modes.votes import verdict_text
-from judgelm.records import Judgment, PairVerdict, Sample, Winner
+from judgelm.records import AbstainVerdict, Judgment, PairVerdict, Sample, Winner
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.runs.recorded_rows import recorded_reading
 from judgelm.runs.run_files import read_judgments, recorded_input
@@ -145,7 +145,7 @@ def verdict_name(word: str) -> str:
 def is_pair(judgment: Judgment, sample: Sample | None) -> bool:
     """Return whether a judgment compares two answers."""
     if judgment.verdict is not None:
-        return isinstance(judgment.verdict, PairVerdict)
+        return isinstance(judgment.verdict, PairVerdict | AbstainVerdict)
     if sample is not None:
         return len(sample.answers) == 2
     return any(len(shown.order) == 2 for shown in judgment.shown)
