@@ -186,7 +186,8 @@ def checkpoint_command(
         out: New folder for the checkpoint. judgelm also loads it, with any engine that runs models.
         dtype: Data type of the weights. Default: that of the model.
 
-    Example: judgelm judges checkpoint my-judge -o my-judge-checkpoint
+    Examples:
+        judgelm judges checkpoint my-judge -o my-judge-checkpoint
 
     Exit codes: 0 written, 1 usage error.
     """

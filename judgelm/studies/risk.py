@@ -69,15 +69,16 @@ class QuestionSplit:
 
     def sentence(self, promised: Promise | None) -> str:
         """Say what is promised."""
+        share = f"{100 * self.level:g} %"
         if promised is None:
             return (
-                f"No threshold can promise that at most {self.level:.0%} of the verdicts disagree with the labels, so "
-                "the judge never abstains. Use more labels or a higher --risk."
+                f"No threshold can promise that at most {share} of the verdicts disagree with the labels, so the judge "
+                "never abstains. Use more labels or a higher --risk."
             )
         return (
             f"The judge abstains if the probability of the likelier answer is below {0.5 + promised.threshold:.3g}. "
-            f"With probability {promised.confidence:g}, at most {promised.level:.0%} of its verdicts then disagree "
-            f"with such labels. On {promised.pairs} calibration pairs it gave {promised.decided} verdicts, "
+            f"With probability {promised.confidence:g}, at most {share} of its verdicts then disagree with such "
+            f"labels. On {promised.pairs} calibration pairs it gave {promised.decided} verdicts, "
             f"{promised.wrong} of them wrong."
         )
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -220,6 +221,65 @@ def test_rows_need_no_question_if_the_tuned_prompt_shows_none(tune, cli, labels,
     batch = ("judgelm-batch", "rows.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model")
     assert cli(*batch, "judge")[0] == 0
     assert rows_of("out.jsonl")[0]["verdict"]["winner"] == 1
+
+
+@pytest.fixture
+def with_doubts(tmp_path):
+    """Write 160 pairs: letters is right where it is confident (strength 4), and by chance where it is not (0.1)."""
+    rows = []
+    for index in range(160):
+        strength = 4 if index % 2 else 0.1
+        right = 1 if index % 2 or index % 4 else -1
+        sign = 1 if index % 8 < 4 else -1
+        first = sign * right * strength
+        row = {"id": f"p{index}", "question": f"q{index}", "winner": 1 if sign > 0 else 2}
+        rows.append(row | {"answer_1": f"0 {first}", "answer_2": f"0 {-first}"})
+    return write_rows(tmp_path / "labels.jsonl", rows)
+
+
+def test_a_promise_makes_a_judge_that_abstains_where_it_is_in_doubt(tune, cli, with_doubts, tmp_path):
+    code, out, err = tune(with_doubts, "--risk", "0.1", "--reading", "letters", "--json", "figures.json")
+    assert code == 0, err
+    assert "22 without an error, 52 with at most two" in " ".join(err.split())
+    assert "With probability 0.9, at most 10 % of its verdicts" in " ".join(out.split())
+    card = find_card("judge")
+    promised = card.abstain
+    assert 0.51 < promised.below < 0.99
+    assert (promised.level, promised.confidence, promised.pairs, promised.wrong) == (0.1, 0.9, 80, 0)
+    assert promised.decided == pytest.approx(40, abs=8)
+    assert json.loads((tmp_path / "figures.json").read_text())["abstain"]["below"] == promised.below
+    batch = ("judgelm-batch", with_doubts, "-o", "out.jsonl", "--engine", "scripted", "--model", "judge")
+    code, _, err = cli(*batch)
+    assert code == 0
+    kinds = [row["verdict"]["kind"] for row in rows_of("out.jsonl")]
+    assert kinds == ["abstain", "pair"] * 80
+    assert re.search(r"abstained\W+80\b", err)
+    assert all(row["failure"] is None for row in rows_of("out.jsonl"))
+    code, out, err = cli("judgelm", "eval", "out.jsonl", "--labels", with_doubts)
+    assert code == 0
+    assert "abstained on 80" in " ".join((out + err).split())
+    code, out, _ = cli("judgelm", "report", "out.jsonl")
+    assert "80 abstained" in out
+    assert cli("judgelm", "export", "out.jsonl", "--samples", with_doubts, "--to", "csv", "-o", "out.csv")[0] == 0
+    assert (tmp_path / "out.csv").read_text().count("abstain") >= 80
+    code, _, err = cli(*batch, "--overwrite", "--tie-threshold", "0.1")
+    assert (code, "tie_threshold cannot be set" in err) == (1, True)
+
+
+def test_a_promise_needs_enough_questions(tune, labels):
+    code, _, err = tune(labels(), "--risk", "0.1")
+    assert (code, "at least 22 questions for calibration" in " ".join(err.split())) == (1, True)
+
+
+def test_a_judge_that_is_never_right_enough_gets_no_threshold(tune, tmp_path):
+    rows = [
+        {"id": f"p{n}", "question": f"q{n}", "winner": 1 + n % 3 % 2, "answer_1": "0 1", "answer_2": "0 -1"}
+        for n in range(120)
+    ]
+    code, out, err = tune(write_rows(tmp_path / "labels.jsonl", rows), "--risk", "0.05", "--reading", "letters")
+    assert code == 0, err
+    assert "No threshold can promise" in out
+    assert find_card("judge").abstain is None
 
 
 @pytest.fixture

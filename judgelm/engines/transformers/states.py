@@ -16,7 +16,7 @@ class StateRecorder:
     """Records states, normalised by the model's final norm: the input of a head on a model with fewer layers."""
 
     def __init__(self, model: Any) -> None:
-        decoder = model.get_decoder()
+        decoder = model.get_decoder() if hasattr(model, "get_decoder") else None  # a model in training has none
         self._layers, self._norm = getattr(decoder, "layers", ()), getattr(decoder, "norm", None)
         self.layers = len(self._layers) if isinstance(self._norm, nn.Module) else 0
 
@@ -31,6 +31,9 @@ class StateRecorder:
     def recording(self, fresh: Sequence[NewPrompt], places: Sequence[int]) -> Iterator[None]:
         """Set `QueuedRequest.states` in a pass. `places` are the indices of the prompts' last tokens in the row."""
         wanted = [(new.queued, place) for new, place in zip(fresh, places, strict=True) if new.queued.request.states]
+        if not wanted:
+            yield
+            return
         layers = sorted({layer for queued, _ in wanted for layer in queued.request.states})
         kept: dict[int, Tensor] = {}
 
