@@ -91,6 +91,13 @@ def read_states(folder: Path, rows: Rows) -> SetStates:
     )
 
 
+def with_states(rows: Rows, folder: Path) -> Rows:
+    """Return the pairs whose states are in a folder."""
+    return rows.part(
+        np.array([place for place, each in enumerate(rows.samples) if _file(folder, each.id).exists()], int)
+    )
+
+
 def _file(folder: Path, name: str) -> Path:
     return folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.npz"
 

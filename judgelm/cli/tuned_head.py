@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from judgelm.studies.heads import HeadCandidate
 
 HEAD, HEAD_FILE = "head", "head.safetensors"
-HEAD_LAYERS = (0.5, 0.57, 0.64, 0.71, 0.79, 0.86, 1.0)
+HEAD_LAYERS = (0.64, 0.71, 0.79)
 """Layers whose states are used, as shares of the number of layers."""
 
 

@@ -21,6 +21,8 @@ PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, math.inf)
 """Relative to states whose mean squared norm is 1."""
 _STEPS = 50
 _CONVERGED = 1e-8
+_RANK = 1e-12
+"""Smaller eigenvalues, relative to the largest, are 0 except for rounding."""
 
 
 class HeadSetting(NamedTuple):
@@ -50,6 +52,7 @@ class PromptStates:
 
     differences: Mapping[int, Floats]
     log_odds: Floats
+    _bases: dict[tuple[int, bytes], Floats] = field(default_factory=dict, compare=False)
 
     @cached_property
     def known(self) -> Flags:
@@ -61,27 +64,37 @@ class PromptStates:
         """Whether the log-odds can be a feature."""
         return bool(np.isfinite(self.log_odds[self.known]).all() and self.log_odds.any())
 
+    def scaled(self, layer: int) -> tuple[Floats, float]:
+        """Return the differences of a layer divided by their root mean squared norm, and that divisor."""
+        raw = np.where(self.known[:, None], self.differences[layer], 0)
+        square = float((raw**2).sum(1).mean())
+        norm = math.sqrt(square) if square > 0 else 1.0
+        return raw / norm, norm
+
     @cached_property
-    def coordinates(self) -> dict[int, Floats]:
-        """Layer -> shape (n, n): coordinates with the same inner products as the scaled differences, which suffice."""
-        return {layer: _coordinates(np.where(self.known[:, None], each, 0)) for layer, each in self.differences.items()}
+    def _products(self) -> dict[int, Floats]:
+        products = {}
+        for layer in self.differences:
+            scaled, _ = self.scaled(layer)
+            products[layer] = scaled @ scaled.T
+        return products
 
-    def design(self, setting: HeadSetting) -> Floats:
-        """Return the features, the log-odds last; 0 if they are not used or the pair failed."""
+    def basis(self, layer: int, rows: Flags) -> Floats:
+        """Return the weights of the scaled differences of some pairs in each axis that they span, shape (rows, axes).
+
+        A penalised fit to these pairs has no other components.
+        """
+        key = layer, rows.tobytes()
+        if key not in self._bases:
+            values, vectors = np.linalg.eigh(self._products[layer][np.ix_(rows, rows)])
+            kept = values > _RANK * max(float(values[-1]), _RANK) if len(values) else np.zeros(0, dtype=np.bool_)
+            self._bases[key] = vectors[:, kept] / np.sqrt(values[kept])
+        return self._bases[key]
+
+    def design(self, setting: HeadSetting, rows: Flags) -> Floats:
+        """Return the features of all pairs in the basis of some pairs; the log-odds last, or 0 if they are not used."""
         log_odds = np.where(self.known & setting.with_log_odds, self.log_odds, 0)
-        return np.column_stack([self.coordinates[setting.layer], log_odds])
-
-
-def scale_of(differences: Floats) -> float:
-    """Return the factor that makes the mean squared norm of the rows 1."""
-    square = float((differences**2).sum(1).mean())
-    return 1 / math.sqrt(square) if square > 0 else 1.0
-
-
-def _coordinates(differences: Floats) -> Floats:
-    scaled = differences * scale_of(differences)
-    values, vectors = np.linalg.eigh(scaled @ scaled.T)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)), dtype=np.float64)
+        return np.column_stack([self._products[setting.layer][:, rows] @ self.basis(setting.layer, rows), log_odds])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,16 +163,16 @@ class HeadCandidate:
     def fitted(self, setting: HeadSetting, train: Flags) -> Floats:
         """Fit on some pairs, and return the log-odds of all; NaN for failed pairs."""
         states = self.prompts[setting.prompt]
-        design = states.design(setting)
-        coefficients = self._coefficients(setting, train)
-        return np.where(states.known, design @ coefficients, np.nan)
+        used = self._used(setting, train)
+        design = states.design(setting, used)
+        return np.where(states.known, design @ self._coefficients(setting, design, used), np.nan)
 
-    def _coefficients(self, setting: HeadSetting, train: Flags) -> Floats:
-        states = self.prompts[setting.prompt]
-        used = train & states.known & (setting.with_ties | (self.targets != 0.5))
-        return logistic(
-            states.design(setting)[used], self.targets[used], setting.penalty, free_last=setting.with_log_odds
-        )
+    def _used(self, setting: HeadSetting, train: Flags) -> Flags:
+        known = self.prompts[setting.prompt].known
+        return train & known if setting.with_ties else train & known & (self.targets != 0.5)
+
+    def _coefficients(self, setting: HeadSetting, design: Floats, used: Flags) -> Floats:
+        return logistic(design[used], self.targets[used], setting.penalty, free_last=setting.with_log_odds)
 
     def part(self, rows: Flags) -> "HeadCandidate":
         """Return the candidate for some of the pairs."""
@@ -184,16 +197,10 @@ class HeadCandidate:
 
     def weights(self, setting: HeadSetting, train: Flags) -> tuple[Floats, float]:
         """Return the weight of each component of a state, shape (hidden,), and the weight of the log-odds."""
-        states = self.prompts[setting.prompt]
-        coefficients = self._coefficients(setting, train)
-        raw = np.where(states.known[:, None], states.differences[setting.layer], 0)
-        scaled = raw * scale_of(raw)
-        coordinates = states.coordinates[setting.layer]
-        square = (coordinates**2).sum(0)  # the columns are orthogonal
-        dual = np.divide(
-            coordinates * coefficients[:-1], square, out=np.zeros_like(coordinates), where=square > 1e-12
-        ).sum(1)
-        return scale_of(raw) * (dual @ scaled), float(coefficients[-1])
+        states, used = self.prompts[setting.prompt], self._used(setting, train)
+        coefficients = self._coefficients(setting, states.design(setting, used), used)
+        scaled, norm = states.scaled(setting.layer)
+        return scaled[used].T @ (states.basis(setting.layer, used) @ coefficients[:-1]) / norm, float(coefficients[-1])
 
     @staticmethod
     def _loss(predicted: Floats, targets: Floats) -> float:

@@ -393,13 +393,18 @@ def tie_probability(judgment: Judgment | None) -> float:
     return math.fsum(each.tie for each in drawn) / len(drawn) if drawn else 0.0
 
 
+def length_candidate(truth: Ints, lengths: Ints, questions: Sequence[Hashable]) -> HeadCandidate:
+    """Return a head that reads only the lengths of both answers, shape (n, 2)."""
+    features = np.column_stack([np.diff(-lengths, axis=1)[:, 0] / 1000, np.diff(-np.log1p(lengths), axis=1)[:, 0]])
+    states = PromptStates(differences={0: features}, log_odds=np.zeros(truth.size))
+    return HeadCandidate(prompts={"length": states}, targets=(truth + 1) / 2, questions=questions)
+
+
 def _baselines(labels: TuningLabels, folds: Ints, options: TuningOptions) -> dict[str, Flags]:
     """Return the labels that each baseline predicts. Only the length is fitted, to the same folds as the candidates."""
     truth, lengths = labels.truth, labels.lengths
     constant, fitted = np.zeros(truth.size, dtype=np.bool_), np.zeros(truth.size, dtype=np.bool_)
-    features = np.column_stack([np.diff(-lengths, axis=1)[:, 0] / 1000, np.diff(-np.log1p(lengths), axis=1)[:, 0]])
-    states = PromptStates(differences={0: features}, log_odds=np.zeros(truth.size))
-    by_length = HeadCandidate(prompts={"length": states}, targets=(truth + 1) / 2, questions=labels.questions)
+    by_length = length_candidate(truth, lengths, labels.questions)
     for fold in range(options.folds):
         train, held = folds != fold, folds == fold
         values, counts = np.unique(truth[train], return_counts=True)
