@@ -184,7 +184,9 @@ class Judge:
         return self._mode(form, name, options)
 
     def _mode(self, form: JudgeFormat, name: str | None, options: dict[str, Any]) -> BatchMode:
-        name = name or (form.prompt.modes[0] if form.prompt is not None else "pair")
+        name = name or form.mode
+        if form.head is not None and (name == "checklist") != bool(form.head.criteria):
+            raise ConfigError(f"mode {name}: this judge's head was fitted for mode {form.mode}; use --mode {form.mode}")
         template = form.chosen
         own: dict[str, Any] = {"template": form.template, "scale": form.scale, "step": form.step}
         if form.prompt is not None:
@@ -195,6 +197,7 @@ class Judge:
         if template.reads_words:
             own["calibration_temperature"] = form.calibration_temperature
             own["head"] = None if form.head is None else form.head.terms
+            own["heads"] = {} if form.head is None else form.head.criteria
             own["abstain_below"] = form.abstain_below
             _fill_in(form, name, options)
         if name == "reasoned" and form.source == "default":

@@ -231,6 +231,7 @@ class Request:
             reply look for it in a complete reply.
         adapter: folder or hub ID of the LoRA adapter to use; None means the engine's adapter, if any.
         reward: request a reward for the prompt (a complete chat) instead of a reply.
+        reward_row: index of the head's weights, if it has weights for several criteria.
         states: numbers of the layers whose state to return; see `Completion.states`.
     """
 
@@ -241,6 +242,7 @@ class Request:
     after: str = ""
     adapter: str | None = None
     reward: bool = False
+    reward_row: int = 0
     states: tuple[int, ...] = ()
 
 
@@ -300,6 +302,9 @@ class Completion:
         return cls(key=key, texts=(), finish_reasons=(reason,), error=error, **fields)
 
 
+HeadKind = Literal["pair", "grade", "label"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTerms:
     """How a judge's linear head scores an answer: head + `intercept` + `log_odds` times the log-odds of yes versus no.
@@ -307,11 +312,13 @@ class HeadTerms:
     Attributes:
         kind: the labels that it was fitted to. The score is unbounded for pairs, clipped to the scale for grades, and
             the log-odds of the first label for labels.
+        row: index of the weights, for a checklist with weights for each criterion.
     """
 
-    kind: Literal["pair", "grade", "label"]
+    kind: HeadKind
     intercept: float = 0.0
     log_odds: float = 0.0
+    row: int = 0
 
 
 FailureCode = Literal[

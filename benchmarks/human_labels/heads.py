@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from benchmarks.human_labels.sets import SETS, read_rows
 from benchmarks.human_labels.states import SetStates, read_states, with_states
 from judgelm.studies.heads import HeadCandidate, PromptStates
-from judgelm.studies.tuning import ReadingCandidate, ReadingFit, TuningCandidate, fit_reading, length_candidate
+from judgelm.studies.tuning import (
+    ReadingCandidate,
+    ReadingFit,
+    TuningCandidate,
+    TuningLabels,
+    fit_reading,
+    length_candidate,
+)
 
 LAYERS = (18, 20, 22)
 """Those that `judgelm tune` uses for a model of 28 layers."""
@@ -66,13 +73,13 @@ def candidates_of(states: SetStates) -> dict[str, TuningCandidate]:
     """Return the untuned default first, and what is fitted to labels."""
     rows = states.rows
     differences = {layer: states.states[layer][:, 0].astype(float) - states.states[layer][:, 1] for layer in LAYERS}
-    prompt = PromptStates(differences=differences, log_odds=states.log_odds)
+    prompt = PromptStates(states=differences, log_odds=states.log_odds)
     lengths = np.array([[len(answer) for answer in sample.answers] for sample in rows.samples])
     return {
         "untuned": ReadingCandidate(differences=states.log_odds),
         "tie threshold": ReadingCandidate(differences=states.log_odds),
         "head": HeadCandidate(prompts={"yes-no": prompt}, targets=(rows.truth + 1) / 2, questions=rows.questions),
-        "fitted length": length_candidate(rows.truth, lengths, rows.questions),
+        "fitted length": length_candidate(TuningLabels(truth=rows.truth, questions=rows.questions, lengths=lengths)),
         "longer": ReadingCandidate(differences=np.sign(lengths[:, 0] - lengths[:, 1]).astype(float)),
     }
 

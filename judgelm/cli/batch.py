@@ -106,7 +106,8 @@ def batch(
         raise ConfigError("--unknown requires Batch API input (rows with custom_id and body); remove it")
     prompt = judge_options.judge_prompt()
     shown = prompt
-    if prompt is None and model is not None and (tuned := locate_weights(model)[1]) is not None:
+    tuned = locate_weights(model)[1] if prompt is None and model is not None else None
+    if tuned is not None:
         shown = None if tuned.prompt is None else tuned.prompt.load()
     if shown is not None and "question" not in shown.slots:
         job = replace(job, reading=replace(job.reading, requires_question=False))
@@ -122,8 +123,10 @@ def batch(
     if model is not None and not judge_options.ignore_card:
         released = recognise(model, judge_options.card, adapter=judge_options.adapter).judge
     is_default = options.is_default(context, "mode")
-    if prompt is not None and is_default:
+    if is_default and prompt is not None:
         mode = prompt.modes[0]
+    elif is_default and tuned is not None and not judge_options.ignore_card:
+        mode = tuned.mode or mode
     mode = checked_mode(mode, chosen, judge_options, released=released, is_default=is_default)
     if self_answers is not None and not mode_type(mode).uses_self_answers(chosen):
         way_out = "use --mode ssr, or --mode correctness --mode-arg self_reference=guided"

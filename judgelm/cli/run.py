@@ -111,7 +111,8 @@ def checked_mode(
     if released is None or released.template:
         if "criterion" in chosen and judge.reading == "score-line":
             raise ConfigError("--criterion is not supported for score lines; use --reading yes-no, letters, or grade")
-        likely = judge.template or judge.reading or ("yes-no" if "criterion" in chosen else "score-line")
+        reads = "criterion" in chosen or mode == "label"
+        likely = judge.template or judge.reading or ("yes-no" if reads else "score-line")
         make_mode(mode, chosen, {} if likely == "score-line" else {"template": likely})
         return mode
     if is_default and mode not in released.modes:

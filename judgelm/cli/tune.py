@@ -17,17 +17,20 @@ from judgelm.cli.help import essential
 from judgelm.cli.options import Config, EngineFlags, LabelOptions, Labels
 from judgelm.cli.tuned_head import HEAD, head_candidate, recorders_of, write_head_of
 from judgelm.cli.tuning_job import (
+    KIND_MODES,
+    LabelKind,
     TuningJob,
     judge_pairs,
-    labelled_pairs,
     load_model,
     make_folder,
+    read_items,
     read_runs,
     reading_candidates,
     tuning_labels,
 )
 from judgelm.data.readers.inputs import input_files
 from judgelm.errors import ConfigError, InputError, not_found
+from judgelm.modes.checklist import Checklist
 from judgelm.package import VERSION
 from judgelm.prompts.catalog import Template
 from judgelm.prompts.judge_card import (
@@ -49,10 +52,12 @@ if TYPE_CHECKING:
     from judgelm.studies.tuning import CandidateScores, TuningLabels, TuningResult
 
 _READINGS = ("letters", "yes-no", "grade")
+_KIND_READINGS = {"pair": _READINGS, "label": ("yes-no",), "grade": ("yes-no", "grade")}
 
 
 @essential(
-    "labels out prompt reading criterion limit quick risk engine column label_code overwrite json_out quiet config"
+    "labels out prompt reading criterion limit quick scale risk engine column label_code overwrite json_out quiet "
+    "config"
 )
 def tune_command(
     model: Annotated[str, typer.Argument()],
@@ -66,6 +71,7 @@ def tune_command(
     seed: int = 0,
     overwrite: bool = False,
     quick: bool = False,
+    scale: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
     risk: Annotated[float | None, typer.Option(metavar="SHARE", min=0.01, max=0.5)] = None,
     *,
     rows: LabelOptions,
@@ -88,6 +94,7 @@ def tune_command(
         limit: Use only the first N labelled pairs.
         seed: Seed for the folds and intervals.
         overwrite: Judge all candidates again.
+        scale: For grades, the lowest and highest grade. Default: 1,10, or the scale of your prompt.
         quick: Only choose a prompt, without a head on the model's states.
         risk: Abstain where the judge is not confident, so that at most this share of its verdicts disagrees with the
             labels, with probability 0.9. Uses half of the questions for calibration only.
@@ -108,10 +115,21 @@ def tune_command(
     from judgelm.studies.risk import promise_of, split_by_question
     from judgelm.studies.tuning import TuningOptions, check_labels, tune
 
-    tried = _candidates(reading or _READINGS, prompt or (), criterion)
-    job = TuningJob(labels=labels, folder=out, candidates=tried, criterion=criterion, rows=rows, overwrite=overwrite)
-    labelled = labelled_pairs(job, limit)
-    known = tuning_labels(labelled)
+    labelled, kind = read_items(labels, rows, limit)
+    tried = _candidates(reading or _READINGS, prompt or (), criterion, kind)
+    job = TuningJob(
+        labels=labels,
+        folder=out,
+        candidates=tried,
+        criterion=criterion,
+        rows=rows,
+        kind=kind,
+        scale=_scale(scale, tried, kind),
+        overwrite=overwrite,
+    )
+    known = tuning_labels(labelled, job)
+    if risk is not None and kind != "pair":
+        raise ConfigError("--risk requires labelled pairs, because only pairs can be left undecided; remove it")
     split = None if risk is None else split_by_question(known.questions, risk, seed)
     if split is not None:
         console.message(split.needs())
@@ -124,7 +142,7 @@ def tune_command(
             judge_pairs(job, name, judge, tuple(labelled.samples), recorders.get(name))
         runs, labelled = read_runs(job, labelled, has_states=bool(recorders))
         options = TuningOptions(default=next(iter(tried)), folds=folds, resampling=Resampling(seed=seed))
-        candidates, known = reading_candidates(job, runs, labelled), tuning_labels(labelled)
+        candidates, known = reading_candidates(job, runs, labelled), tuning_labels(labelled, job)
         if recorders:
             candidates[HEAD] = head_candidate(job, recorders, candidates, known, labelled)
         fitted = candidates if split is None else {name: each.part(split.train) for name, each in candidates.items()}
@@ -148,7 +166,9 @@ def tune_command(
     rows.check_rejected(labels, labelled.rejected, labelled.read)
 
 
-def _candidates(readings: Sequence[str], prompts: Sequence[Path], criterion: str | None) -> dict[str, Template]:
+def _candidates(
+    readings: Sequence[str], prompts: Sequence[Path], criterion: str | None, kind: LabelKind
+) -> dict[str, Template]:
     from judgelm.judges.resolve import DEFAULT_READING
     from judgelm.prompts.catalog import TEMPLATES, criterion_template, get_template
 
@@ -157,6 +177,11 @@ def _candidates(readings: Sequence[str], prompts: Sequence[Path], criterion: str
             raise not_found("reading", name, _READINGS)
     if criterion is not None and not criterion.strip():
         raise ConfigError("--criterion is empty; describe the criterion or remove the option")
+    if kind == "checklist":
+        if prompts or criterion is not None:
+            raise ConfigError("--prompt and --criterion are not supported for a checklist; remove them")
+        return {Checklist.template: get_template(Checklist.template)}
+    readings = [name for name in readings if name in _KIND_READINGS[kind]]
     chosen = [
         each
         for each in TEMPLATES.values()
@@ -166,10 +191,27 @@ def _candidates(readings: Sequence[str], prompts: Sequence[Path], criterion: str
     candidates: dict[str, Template] = {each.id: each for each in sorted(chosen, key=lambda each: each.id != default.id)}
     for path in prompts:
         for prompt in read_prompts(path, known=[*candidates, *TEMPLATES]):
-            if "pair" not in prompt.modes:
-                raise ConfigError(f"--prompt {path}: {prompt.name} shows more than two answers, but labels are pairs")
+            if KIND_MODES[kind] not in prompt.modes:
+                finding = f"cannot be used in mode {KIND_MODES[kind]}, which the labels are for"
+                finding = "shows more than two answers, but labels are pairs" if kind == "pair" else finding
+                raise ConfigError(f"--prompt {path}: {prompt.name} {finding}")
             candidates[prompt.name] = prompt_template(prompt)
     return candidates
+
+
+def _scale(text: str | None, candidates: Mapping[str, Template], kind: LabelKind) -> tuple[float, float]:
+    if text is not None and kind != "grade":
+        raise ConfigError(f"--scale requires grades, but the labels are for mode {KIND_MODES[kind]}; remove it")
+    prompts = [each.judge_prompt.reply.scale for each in candidates.values() if isinstance(each, PromptTemplate)]
+    try:
+        low, high = (
+            map(float, text.split(",")) if text is not None else prompts[0] if kind == "grade" and prompts else (1, 10)
+        )
+    except ValueError as error:
+        raise ConfigError(f"--scale {text}: expected LOW,HIGH, such as 1,5") from error
+    if not low < high:
+        raise ConfigError(f"--scale {text}: the first number must be lower than the second")
+    return low, high
 
 
 def _check_slots(job: TuningJob, names: Collection[str]) -> None:
@@ -177,7 +219,7 @@ def _check_slots(job: TuningJob, names: Collection[str]) -> None:
     from judgelm.data.samples import SampleStream
 
     for name in job.candidates:
-        if (prompt := job.mode(name).prompt) is None:
+        if (prompt := getattr(job.mode(name), "prompt", None)) is None:
             continue
         stream = SampleStream(
             [str(job.labels)], on_reject=lambda reject: None, prompt=prompt, reading=job.rows.reading, repeats="skip"
@@ -208,7 +250,8 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult", c
         criterion=job.criterion if template.takes_criterion else None,
         tie_threshold=fit.tie_threshold,
         calibration_temperature=fit.temperature,
-        scale=(1, 10) if prompt is None else prompt.reply.scale,
+        scale=job.scale if prompt is None else prompt.reply.scale,
+        mode=None if job.kind == "pair" else KIND_MODES[job.kind],
         head=head,
         prompt=None if prompt is None else PromptSource.of(prompt),
         prompt_format="chat" if template.chat else "text",

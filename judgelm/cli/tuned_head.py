@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from judgelm.cli.console import console
 from judgelm.cli.tuning_job import RUNS, TuningJob
+from judgelm.errors import InputError
 from judgelm.prompts.judge_card import HeadCard
-from judgelm.records import HeadTerms
 
 if TYPE_CHECKING:
     from judgelm.data.labelled_set import LabelledSet
@@ -45,37 +45,53 @@ def head_candidate(
     labelled: "LabelledSet",
 ) -> Any:
     """Return the head as a candidate, with the states of all prompts."""
+    import numpy as np
+
     from judgelm.modes.readings import prompts_alone
     from judgelm.studies.heads import HeadCandidate, PromptStates
 
     states, seconds = {}, 0.0
     for name, recorder in recorders.items():
-        mode = job.mode(name)
-        prompts = [prompt for sample in labelled.samples.values() for prompt in prompts_alone(mode, sample)]
-        both = recorder.states(prompts).astype("float64")
-        first, second = both[0::2], both[1::2]
-        differences = {layer: first[:, place] - second[:, place] for place, layer in enumerate(recorder.layers)}
+        prompts = [
+            prompt
+            for sample in labelled.samples.values()
+            for mode in job.questions(name, sample)
+            for prompt in prompts_alone(mode, sample)
+        ]
+        recorded = recorder.states(prompts).astype("float64")
+        if not np.isfinite(recorded).any():
+            raise InputError(f"{name}: the model's states are not finite; use --dtype float32, or --quick for no head")
+        if job.kind == "pair":
+            recorded = recorded[0::2] - recorded[1::2]
         log_odds = candidates[name].differences
-        if job.candidates[name].reading != "yes-no":  # they are differences between grades
+        if job.candidates[name].reading != "yes-no":  # they are grades
             log_odds = log_odds * 0
-        states[name] = PromptStates(differences=differences, log_odds=log_odds)
+        by_layer = {layer: recorded[:, place] for place, layer in enumerate(recorder.layers)}
+        states[name] = PromptStates(states=by_layer, log_odds=log_odds, centered=job.kind != "pair")
         seconds = max(seconds, candidates[name].seconds or 0.0)
     return HeadCandidate(
-        prompts=states, targets=(known.truth + 1) / 2, questions=known.questions, seconds=seconds or None
+        prompts=states,
+        targets=known.targets,
+        questions=known.questions,
+        kind=known.kind,
+        groups=known.criteria,
+        seconds=seconds or None,
     )
 
 
 def write_head_of(job: TuningJob, candidate: "HeadCandidate") -> tuple[HeadCard, str]:
-    """Fit the head to all pairs, write it, and return its card and the name of its prompt."""
+    """Fit the head to all labels, write it, and return its card and the name of its prompt."""
     import numpy as np
 
     from judgelm.engines.heads import write_head
 
     everything = np.ones(len(candidate.targets), dtype=np.bool_)
     setting, _ = candidate.choose(everything)
-    weights, log_odds = candidate.weights(setting, everything)
+    found = candidate.weights(setting, everything)
     path = job.folder / HEAD_FILE
-    write_head(path, weights)
-    terms = HeadTerms(kind="pair", log_odds=log_odds)
+    write_head(path, np.stack([weights for weights, _ in found.values()]))
+    terms = {name: each for name, (_, each) in found.items()}
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    return HeadCard(layer=setting.layer, terms=terms, file=HEAD_FILE, sha256=sha256), setting.prompt
+    first = next(iter(terms.values()))
+    criteria = terms if job.kind == "checklist" else {}
+    return HeadCard(layer=setting.layer, terms=first, criteria=criteria, file=HEAD_FILE, sha256=sha256), setting.prompt

@@ -1,20 +1,25 @@
 """The labels, candidates, and run files of `judgelm tune`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from judgelm.cli.console import console, printed_rejects
 from judgelm.cli.options import EngineFlags, LabelOptions
 from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.modes import Pairwise
+from judgelm.modes import BatchMode, Pairwise
+from judgelm.modes.checklist import CRITERIA_FIELD, Checklist
+from judgelm.modes.label import PromptLabel
+from judgelm.modes.readings import ReadingMode
+from judgelm.modes.single import Single
 from judgelm.prompts.catalog import Template
 from judgelm.prompts.judge_card import find_card
 from judgelm.prompts.prompt_template import PromptTemplate
-from judgelm.records import Judgment
+from judgelm.records import Judgment, Label, Sample
 
 if TYPE_CHECKING:
     from judgelm.data.labelled_set import LabelledSet
@@ -26,60 +31,181 @@ if TYPE_CHECKING:
 RUNS = "candidates"
 
 
+LabelKind = Literal["pair", "label", "grade", "checklist"]
+KIND_MODES: Mapping[LabelKind, str] = {"pair": "pair", "label": "label", "grade": "single", "checklist": "checklist"}
+"""The mode that judges what is labelled."""
+
+_TRUTHS = {
+    **dict.fromkeys(("yes", "true", "1", "correct", "pass", "good"), 1.0),
+    **dict.fromkeys(("no", "false", "0", "incorrect", "fail", "bad"), 0.0),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningJob:
-    """Labelled pairs, candidates by name (starting with the default), and the output folder."""
+    """Labels, candidates by name (starting with the default), and the output folder.
+
+    Attributes:
+        scale: lowest and highest grade.
+    """
 
     labels: Path
     folder: Path
     candidates: Mapping[str, Template]
     criterion: str | None
     rows: LabelOptions
+    kind: LabelKind = "pair"
+    scale: tuple[float, float] = (1, 10)
     overwrite: bool = False
 
     def run(self, name: str) -> Path:
         """Return the run file for a candidate."""
         return self.folder / RUNS / f"{name}.jsonl"
 
-    def mode(self, name: str) -> Pairwise:
+    def mode(self, name: str) -> BatchMode:
         """Return the mode for a candidate."""
         template = self.candidates[name]
         criterion = self.criterion if template.takes_criterion else None
-        if isinstance(template, PromptTemplate):
-            prompt = template.judge_prompt
-            return Pairwise(prompt=prompt, scale=prompt.reply.scale, tie_threshold=0.0, criterion=criterion)
-        return Pairwise(template=template.id, tie_threshold=0.0, criterion=criterion)
+        if self.kind == "checklist":
+            return Checklist()
+        prompt = template.judge_prompt if isinstance(template, PromptTemplate) else None
+        options: dict[str, Any] = {"criterion": criterion}
+        options |= {"template": template.id} if prompt is None else {"prompt": prompt, "scale": prompt.reply.scale}
+        if self.kind == "pair":
+            return Pairwise(tie_threshold=0.0, **options)
+        if self.kind == "label":
+            return PromptLabel(**options)
+        return Single(**{"scale": self.scale} | options)
+
+    def questions(self, name: str, sample: Sample) -> list[ReadingMode]:
+        """Return the mode for each question about a sample: one, or one for each criterion of a checklist."""
+        mode = self.mode(name)
+        if isinstance(mode, Checklist):
+            return [mode.question(criterion) for criterion in mode.criteria_of(sample)]
+        assert isinstance(mode, ReadingMode), "all other modes read words"
+        return [mode]
 
 
-def labelled_pairs(job: TuningJob, limit: int | None) -> "LabelledSet":
-    """Load the first `limit` labelled pairs."""
-    from judgelm.data.labelled_set import read_labels
+def read_items(path: Path, rows: LabelOptions, limit: int | None) -> "tuple[LabelledSet, LabelKind]":
+    """Load the first `limit` labelled pairs or answers.
+
+    For `label` and `checklist`, the scores of a label are 1 (yes) or 0 (no), one for each criterion.
+
+    Raises:
+        InputError: labels are missing or invalid, or pairs and single answers are mixed.
+    """
+    from judgelm.data.labelled_set import read_labelled_set, read_labels
     from judgelm.studies.pair_labels import pair_winner
 
-    with printed_rejects("label skipped") as rejects:
-        labelled = read_labels(str(job.labels), on_reject=rejects, reading=job.rows.reading)
-    for label in labelled.labels.values():
-        pair_winner(label)
-    pairs = {name: sample for name, sample in labelled.samples.items() if name in labelled.labels}
-    if not pairs:
-        raise InputError(f"{job.labels}: the labels have no texts; expected a file with questions, answers, and labels")
-    names = list(pairs)[:limit]
+    labelled, kind = _yes_no_labels(path, rows)
+    if labelled is None:
+        with printed_rejects("label skipped") as rejects:
+            whole = read_labelled_set(str(path), on_reject=rejects, reading=rows.reading)
+            labelled = whole if whole.labels else read_labels(str(path), reading=rows.reading)  # raises an error
+        kind = (
+            "grade"
+            if all(each.winner is None and len(each.scores or ()) == 1 for each in labelled.labels.values())
+            else "pair"
+        )
+        for label in labelled.labels.values() if kind == "pair" else ():
+            pair_winner(label)
+    items = {name: sample for name, sample in labelled.samples.items() if name in labelled.labels}
+    if not items:
+        raise InputError(f"{path}: the labels have no texts; expected a file with questions, answers, and labels")
+    names = list(items)[:limit]
     labels = {name: labelled.labels[name] for name in names}
-    return replace(labelled, samples={name: pairs[name] for name in names}, labels=labels)
+    return replace(labelled, samples={name: items[name] for name in names}, labels=labels), kind
 
 
-def tuning_labels(labelled: "LabelledSet") -> "TuningLabels":
-    """Convert labelled pairs."""
+def _yes_no_labels(path: Path, rows: LabelOptions) -> "tuple[LabelledSet | None, LabelKind]":
+    """Read `label` (yes or no) or `met` in `criteria`; None if the rows are pairs or have neither."""
+    from judgelm.data.labelled_set import LabelledSet
+    from judgelm.data.samples import SampleStream
+
+    samples: dict[str, Sample] = {}
+    labels: dict[str, Label] = {}
+    kinds: set[LabelKind] = set()
+    with printed_rejects("label skipped") as rejects:
+        stream = SampleStream([str(path)], on_reject=rejects, reading=rows.reading, repeats="votes", label_rows=True)
+        for sample in stream:
+            if len(sample.answers) != 1:
+                return None, "pair"
+            scores, kind = _yes_no(sample, path)
+            if scores is None:
+                continue
+            if sample.id in labels and labels[sample.id].scores != scores:
+                raise InputError(f"{path}: sample {sample.id} has different labels in several rows; keep one of them")
+            samples[sample.id], labels[sample.id] = sample, Label(sample_id=sample.id, winner=None, scores=scores)
+            kinds.add(kind)
+    if len(kinds) != 1:
+        if kinds:
+            raise InputError(f'{path}: some rows have "label" and others "criteria" with "met"; tune with one of them')
+        return None, "pair"
+    return LabelledSet(samples=samples, labels=labels, groups={}, read=stream.read), kinds.pop()
+
+
+def _yes_no(sample: Sample, path: Path) -> "tuple[tuple[float, ...] | None, LabelKind]":
+    if (value := sample.metadata.get("label")) is not None:
+        return (_truth(value, f"{path}: sample {sample.id}"),), "label"
+    if sample.metadata.get(CRITERIA_FIELD) is None:
+        return None, "label"
+    criteria = Checklist().criteria_of(sample)
+    if all(each.met is None for each in criteria):
+        return None, "checklist"
+    if (missing := next((each for each in criteria if each.met is None), None)) is not None:
+        finding = f"sample {sample.id}: criterion {missing.text!r:.60} has no label"
+        raise InputError(f'{path}: {finding}; add "met": true or false to each criterion')
+    return tuple(float(bool(each.met)) for each in criteria), "checklist"
+
+
+def _truth(value: object, place: str) -> float:
+    from judgelm.data.label_codes import label_text
+
+    truth = _TRUTHS.get(label_text(value).strip('"'))
+    if truth is None:
+        raise InputError(
+            f"{place}: label is {value!r:.40}; expected yes or no (or true, false, 1, 0). Put grades into a field score"
+        )
+    return truth
+
+
+def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
+    """Convert labels, with one item for each criterion of a checklist.
+
+    Raises:
+        InputError: a grade is outside the scale.
+    """
     import numpy as np
 
     from judgelm.studies.pair_labels import label_of, pair_winner
     from judgelm.studies.tuning import TuningLabels
 
-    names = list(labelled.samples)
+    truth: list[float] = []
+    questions, lengths, criteria = [], [], []
+    for name, sample in labelled.samples.items():
+        label = labelled.labels[name]
+        if job.kind == "pair":
+            own: tuple[float, ...] = (label_of(pair_winner(label)),)
+        else:
+            own = label.scores or ()
+            low, high = job.scale
+            if job.kind == "grade" and not low <= own[0] <= high:
+                finding = f"the grade {own[0]:g} is not between {low:g} and {high:g}"
+                raise InputError(f"{job.labels}: sample {name}: {finding}; set --scale")
+        if job.kind in ("label", "checklist"):
+            own = tuple(2 * each - 1 for each in own)
+        truth += own
+        questions += [sample.question or sample.id] * len(own)
+        lengths += [[len(answer) for answer in sample.answers]] * len(own)
+        if job.kind == "checklist":
+            criteria += [each.text for each in Checklist().criteria_of(sample)]
     return TuningLabels(
-        truth=np.array([label_of(pair_winner(labelled.labels[name])) for name in names], dtype=np.int_),
-        questions=[labelled.samples[name].question for name in names],
-        lengths=np.array([[len(answer) for answer in labelled.samples[name].answers] for name in names]),
+        truth=np.array(truth, dtype=np.float64),
+        questions=questions,
+        lengths=np.array(lengths),
+        kind="label" if job.kind == "checklist" else job.kind,
+        scale=job.scale,
+        criteria=criteria,
     )
 
 
@@ -162,9 +288,10 @@ def read_runs(
     }
     labelled, _ = match_labels_of_runs(runs, labelled, name=str(job.labels))
     judgments = [judgment for run in runs.values() for judgment in run.values()]
-    if not has_states and all(judgment.probability is None for judgment in judgments):
+    if not has_states and all(judgment.failure is not None for judgment in judgments):
         why = next((each.failure.why or each.failure.text for each in judgments if each.failure is not None), "")
-        finding = f"none of the candidates judged a pair{why and f': {why}'}"
+        item = "a pair" if job.kind == "pair" else "an answer"
+        finding = f"none of the candidates judged {item}{why and f': {why}'}"
         raise InputError(f"{finding}; use a model and engine that return probabilities")
     return runs, labelled
 
@@ -178,14 +305,24 @@ def reading_candidates(
     from judgelm.runs.run_files import read_manifest
     from judgelm.studies.tuning import ReadingCandidate, strength_difference, tie_probability
 
+    def values(judgment: Judgment | None, count: int) -> list[float]:
+        if job.kind == "pair":
+            return [strength_difference(judgment)]
+        if judgment is None or judgment.failure is not None:
+            return [math.nan] * count
+        if job.kind == "grade":
+            return [math.nan if judgment.scores is None else judgment.scores[0]]
+        return [math.nan if shown.log_odds is None else shown.log_odds for shown in judgment.shown]
+
+    counts = {name: len(labelled.labels[name].scores or ()) for name in labelled.samples}
     candidates = {}
     for candidate, run in runs.items():
         sessions = (read_manifest(job.run(candidate)) or {}).get("sessions", ())
         judged = sum(session.get("judged", 0) for session in sessions)
         agree = [each.consistent for each in run.values() if each.consistent is not None]
         candidates[candidate] = ReadingCandidate(
-            differences=np.array([strength_difference(run.get(name)) for name in labelled.samples]),
-            ties=np.array([tie_probability(run.get(name)) for name in labelled.samples]),
+            differences=np.array([each for name, count in counts.items() for each in values(run.get(name), count)]),
+            ties=np.array([tie_probability(run.get(name)) for name in counts]) if job.kind == "pair" else None,
             orders_agree=sum(agree) / len(agree) if agree else None,
             seconds=sum(session.get("judge_s", 0.0) for session in sessions) / judged if judged else None,
         )

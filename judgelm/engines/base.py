@@ -84,7 +84,7 @@ class HeadFile:
     """A head to load.
 
     Attributes:
-        path: safetensors file with `score.weight`, shape (1, hidden size), float32.
+        path: safetensors file with `score.weight`, shape (rows, hidden size), float32.
         layer: number of the layer whose normalised state is mapped to a reward.
         whole: whether to load all layers, for verdicts that also use probabilities of words.
     """

@@ -15,18 +15,18 @@ SCORE = "score.weight"
 
 
 def write_head(path: str | Path, weights: Any) -> None:
-    """Write weights of shape (hidden size,)."""
-    save_file({SCORE: torch.as_tensor(weights, dtype=torch.float32).reshape(1, -1).contiguous()}, path)
+    """Write weights of shape (rows, hidden size) or (hidden size,)."""
+    save_file({SCORE: torch.atleast_2d(torch.as_tensor(weights, dtype=torch.float32)).contiguous()}, path)
 
 
 def read_head(head: HeadFile, config: Any) -> torch.Tensor:
-    """Load the weights, shape (1, hidden size), and check that they match the model's config."""
+    """Load the weights, shape (rows, hidden size), and check that they match the model's config."""
     try:
         weights = load_file(head.path)[SCORE]
     except (OSError, SafetensorError, KeyError) as error:
         raise ModelError(f"{head.path}: cannot load the head: {first_line(error)}; run judgelm tune again") from error
     text = config.get_text_config()
-    if weights.shape != (1, text.hidden_size):
+    if weights.ndim != 2 or weights.shape[1] != text.hidden_size:
         finding = f"the head has {weights.shape[-1]} weights, but the model's states have {text.hidden_size}"
         raise ModelError(f"{head.path}: {finding}; restore the model that it was tuned for, or run judgelm tune again")
     if not torch.isfinite(weights).all():
@@ -37,15 +37,15 @@ def read_head(head: HeadFile, config: Any) -> torch.Tensor:
     return weights
 
 
-def keep_layers(config: Any, layers: int) -> None:
-    """Change a config to a sequence classifier with one output and the first `layers` layers."""
+def keep_layers(config: Any, layers: int, outputs: int) -> None:
+    """Change a config to a sequence classifier with the first `layers` layers."""
     text = config.get_text_config()
     before = text.num_hidden_layers
     for name, value in list(vars(text).items()):
         if isinstance(value, list) and len(value) == before:  # one entry per layer
             setattr(text, name, value[:layers])
     text.num_hidden_layers = layers
-    config.num_labels = text.num_labels = 1
+    config.num_labels = text.num_labels = outputs
 
 
 def write_checkpoint(options: EngineOptions, folder: Path) -> None:

@@ -147,6 +147,7 @@ class JudgeFormat:
     """A judge's template and scale.
 
     Attributes:
+        mode: name of the usual mode.
         never_explained: whether the card states that none of the training rows had a reason.
         reply_tokens: maximum reply length for a judge that reasons first: the limit from its training, otherwise half
             of its context window.
@@ -164,6 +165,7 @@ class JudgeFormat:
     prompt: JudgePrompt | None = None
     head: HeadCard | None = None
     abstain_below: float | None = None
+    mode: str = "pair"
 
     @property
     def chosen(self) -> Template:
@@ -259,7 +261,8 @@ def _head_file(judge: ResolvedJudge, head: HeadCard) -> HeadFile | None:
     if path is not None and judge.engine not in ("transformers", "scripted"):
         finding = f"{judge.model} is a linear head on layer {head.layer}, which the {judge.engine} engine cannot load"
         raise ConfigError(f"{finding}; use --engine transformers, or run: judgelm judges checkpoint {judge.model}")
-    return None if path is None else HeadFile(path=path, layer=head.layer, whole=head.terms.log_odds != 0)
+    whole = any(each.log_odds for each in (head.terms, *head.criteria.values()))
+    return None if path is None else HeadFile(path=path, layer=head.layer, whole=whole)
 
 
 def judge_format(
@@ -287,6 +290,7 @@ def judge_format(
             calibration_temperature=card.calibration_temperature,
             head=card.head,
             abstain_below=None if card.abstain is None else card.abstain.below,
+            mode=card.mode or form.mode,
         )
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
@@ -307,6 +311,7 @@ def judge_format(
         calibration_temperature=card.calibration_temperature if is_own else 1.0,
         head=card.head if is_own else None,
         abstain_below=card.abstain.below if is_own and card.abstain is not None else None,
+        mode=(card.mode if is_own else None) or "pair",
     )
 
 
@@ -324,7 +329,14 @@ def _prompt_format(
     if isinstance(card, ReleasedJudge) and not ignore_card:
         finding = f"{location}: {card.name} was trained with its own prompts"
         raise CardError(f"{finding}; remove --prompt, or pass --ignore-card")
-    return JudgeFormat(template=template.id, scale=prompt.reply.scale, step=1, source="prompt file", prompt=prompt)
+    return JudgeFormat(
+        template=template.id,
+        scale=prompt.reply.scale,
+        step=1,
+        source="prompt file",
+        prompt=prompt,
+        mode=prompt.modes[0],
+    )
 
 
 def _check_reading(judge: ResolvedJudge, reading: str, *, is_reward_model: bool) -> None:

@@ -66,7 +66,7 @@ def scores_of_confusion(matrices: Floats) -> Floats:
     return np.stack([hits.sum(axis=1) / matrices.sum(axis=(1, 2)), *macro], axis=1)
 
 
-def _check_shapes(what: str, first: Ints | Flags, second: Ints | Flags) -> None:
+def _check_shapes(what: str, first: Ints | Flags | Floats, second: Ints | Flags | Floats) -> None:
     if first.shape != second.shape or first.ndim != 1:
         raise ValueError(f"{what}: expected two arrays of the same shape (n,), got {first.shape} and {second.shape}")
     if first.size == 0:
@@ -143,7 +143,9 @@ class McNemar(NamedTuple):
     p_value: float
 
 
-def paired_difference(first: Flags, second: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
+def paired_difference(
+    first: Flags | Floats, second: Flags | Floats, clusters: Clusters, resampling: Resampling
+) -> Estimate:
     """Return the first judge's accuracy minus the second's.
 
     If the difference is the same for all pairs, the interval is based on Wilson's interval for 0 discordant pairs.

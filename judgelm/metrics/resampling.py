@@ -101,7 +101,7 @@ def normal_estimate(value: float, error: float, n: int, level: float = LEVEL) ->
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, level=level)
 
 
-def share(hits: Flags, clusters: Clusters, resampling: Resampling) -> Estimate:
+def share(hits: Flags | Floats, clusters: Clusters, resampling: Resampling) -> Estimate:
     """Return the share of hits, with Wilson's interval over the clusters for a share of 0 or 1.
 
     Example:

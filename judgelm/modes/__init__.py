@@ -32,7 +32,7 @@ MODES: dict[str, str] = {
 }
 """Module and class of each mode, keyed by name."""
 
-CARD_FIELDS = ("template", "scale", "step", "prompt", "calibration_temperature", "head", "abstain_below")
+CARD_FIELDS = ("template", "scale", "step", "prompt", "calibration_temperature", "head", "heads", "abstain_below")
 """Mode fields that are set by the judge's card and cannot be passed as options."""
 
 __all__ = ["CARD_FIELDS", "MODES", "BatchMode", "Pairwise", "Reasoned", "build_mode", "make_mode"]

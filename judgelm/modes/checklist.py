@@ -8,7 +8,7 @@ et al. 2025), WildBench (Lin et al. 2024), and TICK (Cook et al. 2024).
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -22,7 +22,7 @@ from judgelm.modes.mode import BatchMode
 from judgelm.modes.multi import ranking
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.readings import read_words
-from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
+from judgelm.records import GradeVerdict, HeadTerms, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
 CRITERIA_FIELD = "criteria"
@@ -37,6 +37,7 @@ class Criterion:
 
     Attributes:
         text: what an answer should do, phrased so that the judge can answer yes or no.
+        met: in a labelled row, whether the answer meets the criterion; the judge does not see it.
         weight: any finite number except 0.
     """
 
@@ -44,6 +45,7 @@ class Criterion:
 
     text: str
     weight: float = 1.0
+    met: bool | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -77,13 +79,16 @@ def _criterion(item: object) -> Criterion:
     if isinstance(item, Criterion):
         return item
     fields = {"text": item} if isinstance(item, str) else item
-    if not isinstance(fields, Mapping) or not {"text"} <= fields.keys() <= {"text", "weight"}:
+    if not isinstance(fields, Mapping) or not {"text"} <= fields.keys() <= {"text", "weight", "met"}:
         raise ConfigError(f"expected a criterion, got {item!r:.60}; write {_FORM}")
     text, weight = fields["text"], fields.get("weight")
     weight = 1 if weight is None else weight  # struct columns contain null for a missing weight
     if not isinstance(text, str) or isinstance(weight, bool) or not isinstance(weight, int | float):
         raise ConfigError(f"expected a string with a numeric weight, got {item!r:.60}; write {_FORM}")
-    return Criterion(text=text, weight=float(weight))
+    met = fields.get("met")
+    if met is not None and not isinstance(met, bool):
+        raise ConfigError(f"criterion {text!r:.60}: met is {met!r:.20}; write true or false")
+    return Criterion(text=text, weight=float(weight), met=met)
 
 
 def read_criteria(path: Path) -> tuple[Criterion, ...]:
@@ -109,6 +114,7 @@ class Checklist(BatchMode):
     Attributes:
         criteria: criteria for all samples; a `criteria` field in a row overrides them.
         hard: count a criterion as fully met if P(yes) is at least 0.5, instead of counting P(yes) itself.
+        heads: for judges with a linear head for each criterion, how its output becomes a score, by criterion.
         tie_margin: maximum difference between the scores of two answers that counts as a tie.
     """
 
@@ -124,6 +130,7 @@ class Checklist(BatchMode):
     criteria: tuple[str | Criterion, ...] = ()
     hard: bool = False
     tie_margin: float = 0.0
+    heads: Mapping[str, HeadTerms] = field(default_factory=dict)
     reference: Literal["auto", "use", "ignore"] = "auto"
 
     def __post_init__(self) -> None:
@@ -143,9 +150,13 @@ class Checklist(BatchMode):
         if own is None and not self.criteria:
             raise InputError(f"sample {sample.id}: no criteria; add `criteria` to each row, or use --criteria FILE")
         try:
-            return parse_criteria(self.criteria if own is None else own)
+            criteria = parse_criteria(self.criteria if own is None else own)
         except ConfigError as error:
             raise InputError(f'sample {sample.id}: field "{CRITERIA_FIELD}": {error}') from error
+        if self.heads and (unknown := [each.text for each in criteria if each.text not in self.heads]):
+            finding = f"this judge was tuned with labels for other criteria than {unknown[0]!r:.60}"
+            raise InputError(f"sample {sample.id}: {finding}; remove the criterion, or tune with labels for it")
+        return criteria
 
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
@@ -160,9 +171,19 @@ class Checklist(BatchMode):
         return judged(self, sample, read, verdict, scores=shares, failure=failure)
 
     def _ask(self, sample: Sample, index: int, criterion: Criterion) -> RequestFlow[Shown]:
-        reading = Pairwise(template=self.template, criterion=criterion.text, scale=self.scale, reference=self.reference)
+        reading = self.question(criterion)
         readout = yield from read_words(reading, replace(sample, answers=(sample.answers[index],)), ())
         return replace(readout.shown[0], order=(index,), part=repr(criterion))
+
+    def question(self, criterion: Criterion) -> Pairwise:
+        """Return the mode that asks about one criterion."""
+        return Pairwise(
+            template=self.template,
+            criterion=criterion.text,
+            scale=self.scale,
+            reference=self.reference,
+            head=self.heads.get(criterion.text),
+        )
 
     def _shares(self, criteria: Sequence[Criterion], read: Sequence[Shown]) -> Iterator[float]:
         whole = math.fsum(max(criterion.weight, 0) for criterion in criteria)

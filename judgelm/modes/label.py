@@ -1,5 +1,6 @@
-"""Labelling of one answer with the verdict words of a prompt file, such as `Yes` and `No`."""
+"""Labelling of one answer with the verdict words of a prompt file, or with yes or no."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,13 +11,14 @@ from judgelm.modes.mode import check_above_zero
 from judgelm.modes.multi import DECIMALS
 from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
 from judgelm.modes.reasons import Explained
+from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import HeadTerms, LabelVerdict, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptLabel(ReadingMode):
-    """Label one answer with a prompt file whose reply is a `label`.
+    """Label one answer with a prompt file whose reply is a `label`, or with `yes` or `no` for reading `yes-no`.
 
     The verdict is the prompt's word for `fulfilled` or `failed` in lower case, and `probability` is P(fulfilled).
 
@@ -45,8 +47,10 @@ class PromptLabel(ReadingMode):
 
     def __post_init__(self) -> None:
         check_above_zero(self, "reason_tokens")
-        if self.prompt is None:
-            raise ConfigError("mode label requires a prompt file whose reply is a label; pass it with --prompt")
+        if self.prompt is None and (not self.template or get_template(self.template).reading != "yes-no"):
+            raise ConfigError(
+                "mode label requires a prompt file whose reply is a label (--prompt), or a judge with --reading yes-no"
+            )
         if not 0 <= self.threshold <= 1:
             raise ConfigError(f"threshold is {self.threshold}; it is a probability, from 0 to 1")
         object.__setattr__(self, "template", check_reading(self))
@@ -54,7 +58,8 @@ class PromptLabel(ReadingMode):
     @property
     def labels(self) -> tuple[str, str]:
         """The labels for `failed` and `fulfilled`."""
-        assert self.prompt is not None, "checked at the start"
+        if self.prompt is None:
+            return "no", "yes"
         fulfilled, failed = self.prompt.reply.words
         return failed.lower(), fulfilled.lower()
 
@@ -68,6 +73,8 @@ class PromptLabel(ReadingMode):
         readout = yield from read_words(self, sample, ())
         [shown] = readout.shown
         probability = None if shown.scores is None else shown.scores[0]
+        if probability is not None and shown.log_odds is not None and self.calibration_temperature != 1:
+            probability = 1 / (1 + math.exp(-shown.log_odds / self.calibration_temperature))
         verdict = None if probability is None else LabelVerdict(label=self.labels[self._is_fulfilled(probability)])
         judgment = judged(self, sample, (shown,), verdict, probability=probability, failure=readout.failure)
         return (yield from explain_word(self, judgment, readout.prompts))

@@ -335,7 +335,8 @@ def _read_head(mode: ReadingMode, head: HeadTerms, template: Template, sample: S
     candidates = tuple(chain.from_iterable(words.spellings.values())) if head.log_odds else ()
     prompts = prompts_alone(mode, sample)
     completions = yield [
-        replace(each, reward=True) for each in requests_of(prompts, Sampling(max_tokens=1), candidates)
+        replace(each, reward=True, reward_row=head.row)
+        for each in requests_of(prompts, Sampling(max_tokens=1), candidates)
     ]
     shown = []
     for index, completion in enumerate(completions):

@@ -87,6 +87,7 @@ class HeadCard:
     Attributes:
         layer: number of the layer whose state it uses.
         terms: how its output becomes a score.
+        criteria: the same by criterion, if there are weights for each criterion of a checklist.
         file: safetensors file in the card's folder; None if the folder's own model ends in the head.
         sha256: hash of the file.
     """
@@ -95,6 +96,7 @@ class HeadCard:
 
     layer: int
     terms: HeadTerms
+    criteria: dict[str, HeadTerms] = field(default_factory=dict)
     file: str | None = None
     sha256: str = ""
 
@@ -166,6 +168,7 @@ class Card:
         model: model to load: a folder (relative to the card's folder), a GGUF file, a hub ID, or the name of a judge;
             None if the weights are in the card's folder.
         identity: hashes of the model from `model_hashes`; empty if the engine provides none.
+        mode: usual mode; if None, `pair`, or that of the prompt file.
         reading: how the reply is parsed; if None, the template's reading is used.
         tie_threshold: see mode `pair`; if None, each run sets the threshold.
         head: linear head that scores the answers shown in the prompt.
@@ -189,6 +192,7 @@ class Card:
     base: GgufBase | None = None
     model: str | None = None
     identity: dict[str, str] = field(default_factory=dict)
+    mode: str | None = None
     reading: str | None = None
     criterion: str | None = None
     tie_threshold: float | None = None

@@ -1,9 +1,10 @@
 """Fit a linear head to the states of a frozen model.
 
 For a pair, the head maps the difference between the states of both answers to the log-odds that the first is better, by
-logistic regression without an intercept. Prompt, layer, and penalty are chosen by cross-validation over questions. A
-model's log-odds of yes versus no can be an additional feature without a penalty: then, an infinite penalty gives the
-model's own verdicts.
+logistic regression without an intercept. For a label or a criterion of a checklist, it maps the state of one answer to
+the log-odds of yes, and for a grade, by ridge regression, to the grade. Prompt, layer, and penalty are chosen by
+cross-validation over questions. A model's log-odds of yes versus no can be an additional feature without a penalty:
+then, an infinite penalty leaves only the model's own verdicts.
 """
 
 import math
@@ -16,11 +17,14 @@ import numpy as np
 from scipy.special import expit
 
 from judgelm.metrics.resampling import Flags, Floats, Ints
+from judgelm.records import HeadKind, HeadTerms
 
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, math.inf)
 """Relative to states whose mean squared norm is 1."""
 _STEPS = 50
 _CONVERGED = 1e-8
+_FREE = 1e-6
+"""Penalty of the other features, so that separable labels have a finite fit."""
 _RANK = 1e-12
 """Smaller eigenvalues, relative to the largest, are 0 except for rounding."""
 
@@ -43,30 +47,42 @@ class HeadSetting(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptStates:
-    """States of n pairs with one prompt.
+    """States of n items (pairs, or single answers) with one prompt.
 
     Attributes:
-        differences: layer -> shape (n, hidden), first minus second; NaN for failed pairs.
-        log_odds: shape (n,), first minus second; NaN for failed pairs. They are a feature only if no pair failed.
+        states: layer -> shape (n, hidden): the state of an answer, or for pairs, first minus second; NaN for failures.
+        log_odds: shape (n,), alike. They are a feature only if no item failed.
+        centered: whether to subtract the mean state. False for pairs, which have no intercept.
     """
 
-    differences: Mapping[int, Floats]
+    states: Mapping[int, Floats]
     log_odds: Floats
+    centered: bool = False
     _bases: dict[tuple[int, bytes], Floats] = field(default_factory=dict, compare=False)
 
     @cached_property
     def known(self) -> Flags:
-        """Pairs with states."""
-        return np.asarray(np.isfinite(next(iter(self.differences.values()))).all(1), dtype=np.bool_)
+        """Items with states."""
+        return np.asarray(np.isfinite(next(iter(self.states.values()))).all(1), dtype=np.bool_)
 
     @property
     def has_log_odds(self) -> bool:
         """Whether the log-odds can be a feature."""
         return bool(np.isfinite(self.log_odds[self.known]).all() and self.log_odds.any())
 
+    def part(self, rows: Flags) -> "PromptStates":
+        """Return the states of some items."""
+        states = {layer: each[rows] for layer, each in self.states.items()}
+        return PromptStates(states=states, log_odds=self.log_odds[rows], centered=self.centered)
+
+    def center(self, layer: int) -> Floats:
+        """Return what is subtracted from the states, shape (hidden,)."""
+        states = self.states[layer]
+        return states[self.known].mean(0) if self.centered and self.known.any() else np.zeros(states.shape[1])
+
     def scaled(self, layer: int) -> tuple[Floats, float]:
-        """Return the differences of a layer divided by their root mean squared norm, and that divisor."""
-        raw = np.where(self.known[:, None], self.differences[layer], 0)
+        """Return the centered states divided by their root mean squared norm, and that divisor."""
+        raw = np.where(self.known[:, None], self.states[layer] - self.center(layer), 0)
         square = float((raw**2).sum(1).mean())
         norm = math.sqrt(square) if square > 0 else 1.0
         return raw / norm, norm
@@ -74,15 +90,15 @@ class PromptStates:
     @cached_property
     def _products(self) -> dict[int, Floats]:
         products = {}
-        for layer in self.differences:
+        for layer in self.states:
             scaled, _ = self.scaled(layer)
             products[layer] = scaled @ scaled.T
         return products
 
     def basis(self, layer: int, rows: Flags) -> Floats:
-        """Return the weights of the scaled differences of some pairs in each axis that they span, shape (rows, axes).
+        """Return the weights of the scaled states of some items in each axis that they span, shape (rows, axes).
 
-        A penalised fit to these pairs has no other components.
+        A penalised fit to these items has no other components.
         """
         key = layer, rows.tobytes()
         if key not in self._bases:
@@ -91,10 +107,11 @@ class PromptStates:
             self._bases[key] = vectors[:, kept] / np.sqrt(values[kept])
         return self._bases[key]
 
-    def design(self, setting: HeadSetting, rows: Flags) -> Floats:
-        """Return the features of all pairs in the basis of some pairs; the log-odds last, or 0 if they are not used."""
-        log_odds = np.where(self.known & setting.with_log_odds, self.log_odds, 0)
-        return np.column_stack([self._products[setting.layer][:, rows] @ self.basis(setting.layer, rows), log_odds])
+    def design(self, layer: int, rows: Flags) -> Floats:
+        """Return the features of all items: in the basis of some items, then the log-odds, then 1."""
+        log_odds = np.where(self.known & self.has_log_odds, self.log_odds, 0)
+        own = self._products[layer][:, rows] @ self.basis(layer, rows)
+        return np.column_stack([own, log_odds, np.ones(len(log_odds))])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,13 +120,17 @@ class HeadCandidate:
 
     Attributes:
         prompts: states by prompt.
-        targets: shape (n,): 1 if the first answer is better, 0.5 for a tie, otherwise 0.
+        targets: shape (n,): for pairs, 1 if the first answer is better, 0.5 for a tie, otherwise 0; for labels, 1 for
+            yes and 0 for no; for grades, the grade.
+        groups: criteria, each with its own weights; all have the same setting.
         folds: number of folds of the inner cross-validation.
     """
 
     prompts: Mapping[str, PromptStates]
     targets: Floats
     questions: Sequence[Hashable]
+    kind: HeadKind = "pair"
+    groups: Sequence[str] = ()
     folds: int = 5
     seed: int = 0
     penalties: Sequence[float] = PENALTIES
@@ -120,18 +141,24 @@ class HeadCandidate:
     @property
     def settings(self) -> Iterator[HeadSetting]:
         """All settings. An infinite penalty needs the log-odds, and does not depend on the layer."""
-        ties = (True, False) if (self.targets == 0.5).any() else (True,)
+        ties = (True, False) if self.kind == "pair" and (self.targets == 0.5).any() else (True,)
         for name, states in self.prompts.items():
-            for layer in states.differences:
+            for layer in states.states:
                 for with_ties in ties:
                     for penalty in self.penalties:
                         if math.isfinite(penalty):
                             yield HeadSetting(name, layer, penalty, with_log_odds=False, with_ties=with_ties)
-                        if states.has_log_odds and (math.isfinite(penalty) or layer == min(states.differences)):
+                        if states.has_log_odds and (math.isfinite(penalty) or layer == min(states.states)):
                             yield HeadSetting(name, layer, penalty, with_log_odds=True, with_ties=with_ties)
 
+    @property
+    def members(self) -> dict[str, Flags]:
+        """Criterion -> its items; without criteria, all items."""
+        names = self.groups or [""] * len(self.targets)
+        return {name: np.array([each == name for each in names]) for name in dict.fromkeys(names)}
+
     def choose(self, train: Flags) -> tuple[HeadSetting, Floats]:
-        """Return the setting with the lowest log loss in the inner cross-validation, and its held-out log-odds."""
+        """Return the setting with the lowest loss in the inner cross-validation, and its held-out predictions."""
         key = train.tobytes()
         if key not in self._chosen:
             self._chosen[key] = self._choose(train)
@@ -156,58 +183,82 @@ class HeadCandidate:
         return best[1], best[2]
 
     def predict(self, train: Flags) -> tuple[Floats, Floats]:
-        """Return log-odds that the first answer is better; see `judgelm.studies.tuning.TuningCandidate`."""
+        """Return log-odds or grades; see `judgelm.studies.tuning.TuningCandidate`."""
         setting, predicted = self.choose(train)
         return np.where(train, predicted, self.fitted(setting, train)), np.zeros(len(train))
 
     def fitted(self, setting: HeadSetting, train: Flags) -> Floats:
-        """Fit on some pairs, and return the log-odds of all; NaN for failed pairs."""
+        """Fit on some items, and return log-odds or grades of all; NaN for failures."""
         states = self.prompts[setting.prompt]
-        used = self._used(setting, train)
-        design = states.design(setting, used)
-        return np.where(states.known, design @ self._coefficients(setting, design, used), np.nan)
+        predicted = np.full(len(self.targets), np.nan)
+        for own in self.members.values():
+            used = self._used(setting, train & own)
+            design = states.design(setting.layer, used)
+            shown = own & states.known
+            predicted[shown] = design[shown] @ self._coefficients(setting, design, used)
+        return predicted
 
     def _used(self, setting: HeadSetting, train: Flags) -> Flags:
         known = self.prompts[setting.prompt].known
         return train & known if setting.with_ties else train & known & (self.targets != 0.5)
 
     def _coefficients(self, setting: HeadSetting, design: Floats, used: Flags) -> Floats:
-        return logistic(design[used], self.targets[used], setting.penalty, free_last=setting.with_log_odds)
+        ridge = np.full(design.shape[1], setting.penalty)
+        ridge[-2] = _FREE if setting.with_log_odds else math.inf
+        ridge[-1] = math.inf if self.kind == "pair" else _FREE
+        fit = least_squares if self.kind == "grade" else logistic
+        return fit(design[used], self.targets[used], ridge)
 
     def part(self, rows: Flags) -> "HeadCandidate":
-        """Return the candidate for some of the pairs."""
-        prompts = {
-            name: PromptStates(
-                differences={layer: each[rows] for layer, each in states.differences.items()},
-                log_odds=states.log_odds[rows],
-            )
-            for name, states in self.prompts.items()
-        }
-        questions = [question for question, own in zip(self.questions, rows, strict=True) if own]
-        return replace(self, prompts=prompts, targets=self.targets[rows], questions=questions, _chosen={})
+        """Return the candidate for some of the items."""
+        kept = np.flatnonzero(rows)
+        return replace(
+            self,
+            prompts={name: states.part(rows) for name, states in self.prompts.items()},
+            targets=self.targets[rows],
+            questions=[self.questions[place] for place in kept],
+            groups=[self.groups[place] for place in kept] if self.groups else (),
+            _chosen={},
+        )
 
     def applied(self, fitted: "HeadCandidate") -> tuple[Floats, Floats]:
-        """Return the predictions of the candidate `fitted`, which is fitted to all of its pairs, for all pairs here."""
+        """Return the predictions of the candidate `fitted`, which is fitted to all of its items, for all items here."""
         everything = np.ones(len(fitted.targets), dtype=np.bool_)
         setting, _ = fitted.choose(everything)
-        weights, log_odds = fitted.weights(setting, everything)
         states = self.prompts[setting.prompt]
-        own = states.log_odds if setting.with_log_odds else np.zeros(len(self.targets))
-        return states.differences[setting.layer] @ weights + log_odds * own, np.zeros(len(self.targets))
+        predicted = np.full(len(self.targets), np.nan)
+        found = fitted.weights(setting, everything)
+        for name, own in self.members.items():
+            weights, terms = found[name]
+            value = states.states[setting.layer] @ weights + terms.intercept
+            if terms.log_odds:
+                value = value + terms.log_odds * states.log_odds
+            predicted[own] = value[own]
+        return predicted, np.zeros(len(self.targets))
 
-    def weights(self, setting: HeadSetting, train: Flags) -> tuple[Floats, float]:
-        """Return the weight of each component of a state, shape (hidden,), and the weight of the log-odds."""
-        states, used = self.prompts[setting.prompt], self._used(setting, train)
-        coefficients = self._coefficients(setting, states.design(setting, used), used)
+    def weights(self, setting: HeadSetting, train: Flags) -> dict[str, tuple[Floats, HeadTerms]]:
+        """Criterion -> weight of each component of a state, shape (hidden,), and the other terms of the fit."""
+        states, found = self.prompts[setting.prompt], {}
         scaled, norm = states.scaled(setting.layer)
-        return scaled[used].T @ (states.basis(setting.layer, used) @ coefficients[:-1]) / norm, float(coefficients[-1])
+        for row, (name, own) in enumerate(self.members.items()):
+            used = self._used(setting, train & own)
+            coefficients = self._coefficients(setting, states.design(setting.layer, used), used)
+            weights = scaled[used].T @ (states.basis(setting.layer, used) @ coefficients[:-2]) / norm
+            intercept = float(coefficients[-1] - weights @ states.center(setting.layer))
+            found[name] = (
+                weights,
+                HeadTerms(kind=self.kind, intercept=intercept, log_odds=float(coefficients[-2]), row=row),
+            )
+        return found
 
-    @staticmethod
-    def _loss(predicted: Floats, targets: Floats) -> float:
+    def _loss(self, predicted: Floats, targets: Floats) -> float:
         known = np.isfinite(predicted)
         if not known.any():
             return math.inf
-        return float((np.logaddexp(0, predicted[known]) - targets[known] * predicted[known]).mean())
+        shown, target = predicted[known], targets[known]
+        if self.kind == "grade":
+            return float(((shown - target) ** 2).mean())
+        return float((np.logaddexp(0, shown) - target * shown).mean())
 
 
 def folds_of(questions: Sequence[Hashable], folds: int, seed: int) -> Ints:
@@ -218,30 +269,36 @@ def folds_of(questions: Sequence[Hashable], folds: int, seed: int) -> Ints:
     return np.array([fold_of[question] for question in questions])
 
 
-def logistic(features: Floats, targets: Floats, penalty: float, *, free_last: bool) -> Floats:
-    """Fit a logistic regression without an intercept by Newton's method.
+def least_squares(features: Floats, targets: Floats, ridge: Floats) -> Floats:
+    """Fit a ridge regression, with unbounded targets; see `logistic` for the other arguments."""
+    coefficients = np.zeros(features.shape[1])
+    free = np.flatnonzero(np.isfinite(ridge))
+    if free.size and len(features):
+        chosen = features[:, free]
+        coefficients[free] = np.linalg.solve(chosen.T @ chosen + np.diag(ridge[free]), chosen.T @ targets)
+    return coefficients
+
+
+def logistic(features: Floats, targets: Floats, ridge: Floats) -> Floats:
+    """Fit a logistic regression by Newton's method.
 
     Args:
         features: shape (n, k).
         targets: shape (n,), in [0, 1].
-        penalty: half of it times the squared norm is added to the loss; infinity sets the coefficients to 0.
-        free_last: whether the last feature has a coefficient, which is not penalised.
+        ridge: shape (k,), above 0: half of it times the squared coefficient is added to the loss; infinity sets the
+            coefficient to 0.
     """
     coefficients = np.zeros(features.shape[1])
-    last = features.shape[1] - 1
-    free = np.arange(features.shape[1]) if free_last else np.arange(last)
-    if math.isinf(penalty):
-        free = free[free == last]
+    free = np.flatnonzero(np.isfinite(ridge))
     if not free.size or not len(features):
         return coefficients
-    chosen = features[:, free]
-    ridge = np.where(free == last, 1e-6, 0 if math.isinf(penalty) else penalty)  # 1e-6: separable labels stay finite
+    chosen, penalty = features[:, free], ridge[free]
     for _ in range(_STEPS):
         own = coefficients[free]
         probabilities = expit(chosen @ own)
-        gradient = chosen.T @ (probabilities - targets) + ridge * own
+        gradient = chosen.T @ (probabilities - targets) + penalty * own
         weights = np.maximum(probabilities * (1 - probabilities), 1e-9)
-        step = np.linalg.solve((chosen.T * weights) @ chosen + np.diag(ridge), gradient)
+        step = np.linalg.solve((chosen.T * weights) @ chosen + np.diag(penalty), gradient)
         step *= min(1.0, 10 / max(float(np.abs(chosen @ step).max()), 1e-12))
         coefficients[free] = own - step
         if float(np.abs(step).max()) < _CONVERGED:

@@ -17,7 +17,7 @@ from judgelm.errors import InputError
 from judgelm.metrics.agreement import paired_difference
 from judgelm.metrics.calibration import CERTAIN, TEMPERATURES, bin_edges, calibration_error
 from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, mean, share
-from judgelm.records import Judgment
+from judgelm.records import HeadKind, Judgment
 from judgelm.studies.heads import HeadCandidate, PromptStates, folds_of
 from judgelm.studies.sentences import format_points, format_share
 
@@ -112,27 +112,55 @@ class TuningCandidate(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningLabels:
-    """Labels of n pairs.
+    """Labels of n pairs or single answers.
 
     Attributes:
-        truth: +1 (first better), 0 (tie), or -1 (second better).
-        questions: pairs with the same question are in the same fold and are resampled together.
-        lengths: shape (n, 2): number of characters of each answer.
+        truth: +1 (first better), 0 (tie), or -1 (second better); for kind `label`, +1 (yes) or -1 (no); for `grade`,
+            the grade.
+        questions: items with the same question are in the same fold and are resampled together.
+        lengths: shape (n, 2), or (n, 1) for single answers: number of characters of each answer.
+        scale: lowest and highest grade.
+        criteria: criterion of each item, for labels of a checklist.
     """
 
-    truth: Ints
+    truth: Floats
     questions: Sequence[Hashable]
     lengths: Ints
+    kind: HeadKind = "pair"
+    scale: tuple[float, float] = (0, 1)
+    criteria: Sequence[str] = ()
 
     def part(self, rows: Flags) -> "TuningLabels":
         """Return the labels of some of the pairs."""
-        questions = [question for question, own in zip(self.questions, rows, strict=True) if own]
-        return TuningLabels(truth=self.truth[rows], questions=questions, lengths=self.lengths[rows])
+        kept = np.flatnonzero(rows)
+        return replace(
+            self,
+            truth=self.truth[rows],
+            questions=[self.questions[place] for place in kept],
+            lengths=self.lengths[rows],
+            criteria=[self.criteria[place] for place in kept] if self.criteria else (),
+        )
 
     @property
     def longer(self) -> Ints:
-        """+1 if the first answer is longer, -1 if it is shorter, and 0 if both have the same length."""
-        return np.asarray(np.sign(self.lengths[:, 0] - self.lengths[:, 1]), dtype=np.int_)
+        """+1 if the first answer is longer, -1 if it is shorter; 0 for the same length and for single answers."""
+        return np.asarray(np.sign(self.lengths[:, 0] - self.lengths[:, -1]), dtype=np.int_)
+
+    @property
+    def targets(self) -> Floats:
+        """Targets of a head; see `HeadCandidate`."""
+        return self.truth if self.kind == "grade" else (self.truth + 1) / 2
+
+    def right(self, verdicts: Floats) -> Floats:
+        """Return 1 where verdict and label agree, otherwise 0; for grades, 1 minus the error as a share of the scale.
+
+        Failures are 0.
+        """
+        if self.kind != "grade":
+            return np.asarray(verdicts == self.truth, dtype=np.float64)
+        low, high = self.scale
+        close = 1 - np.abs(np.clip(verdicts, low, high) - self.truth) / (high - low)
+        return np.where(np.isnan(verdicts), 0.0, close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +203,7 @@ class TuningResult:
     Attributes:
         candidates: scores by name, best first.
         chosen: `best` if it is significantly better than the default, else the default.
+        kind: kind of the labels. For grades, the accuracy is 1 minus the mean absolute error as a share of the scale.
         nested: accuracy if each fold uses the candidate that is best on the other folds.
         gain: `nested` minus the accuracy of the default.
         baselines: accuracy of verdicts that read no answer.
@@ -188,7 +217,8 @@ class TuningResult:
     best: str
     chosen: str
     nested: Estimate
-    nested_right: Flags
+    nested_right: Floats
+    kind: HeadKind
     gain: Estimate
     selected: tuple[str, ...]
     baselines: Mapping[str, Estimate]
@@ -211,14 +241,15 @@ class TuningResult:
                 f"{self.chosen} is chosen. On held-out questions, using the labels to choose gains "
                 f"{format_points(self.gain)} over {self.default}."
             )
-        reason = f"{self.default} is the best candidate on these {self.n} pairs"
+        items = "pairs" if self.kind == "pair" else "answers"
+        reason = f"{self.default} is the best candidate on these {self.n} {items}"
         if self.best != self.default:
-            reason = f"On these {self.n} pairs, {self.best} is not significantly better than {self.default}"
+            reason = f"On these {self.n} {items}, {self.best} is not significantly better than {self.default}"
         gain = f"using the labels to choose gains {format_points(self.gain)} on held-out questions"
         needed = "The choice makes no difference on held-out questions."
         if self.pairs_needed is not None:
             size = "this size" if self.gain.value > 0 else "5 points"
-            needed = f"To detect a difference of {size}, you would need about {self.pairs_needed:,} labelled pairs."
+            needed = f"To detect a difference of {size}, you would need about {self.pairs_needed:,} labelled {items}."
         return f"{reason}: {gain}. {self.default} is kept. {needed}"
 
     def _honest(self) -> str:
@@ -272,27 +303,24 @@ def tune(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, option
     check_labels(labels, options.folds)
     folds = folds_of(labels.questions, options.folds, options.resampling.seed)
     truth, questions, resampling = labels.truth, labels.questions, options.resampling
-    right = {name: np.zeros(truth.size, dtype=np.bool_) for name in candidates}
     leads = {name: np.full(truth.size, np.nan) for name in candidates}
     verdicts = {name: np.full(truth.size, np.nan) for name in candidates}
-    nested = np.zeros(truth.size, dtype=np.bool_)
     selected = []
     for fold in range(options.folds):
         train, held = folds != fold, folds == fold
         predicted = {name: each.predict(train) for name, each in candidates.items()}
-        fits = {name: fit_reading(*_part(each, train), truth[train]) for name, each in predicted.items()}
+        fits = {name: _fit(labels, *_part(each, train), train) for name, each in predicted.items()}
         for name, fit in fits.items():
             shown = _part(predicted[name], held)
-            verdicts[name][held], leads[name][held] = fit.verdicts(*shown), fit.lead(*shown)
-            right[name][held] = verdicts[name][held] == truth[held]
-        best = _best(predicted, fits, truth, train, options.default)
-        nested[held] = right[best][held]
-        selected.append(best)
+            verdicts[name][held], leads[name][held] = _verdicts(labels, fit, shown), fit.lead(*shown)
+        selected.append(_best(predicted, fits, labels, train, options.default))
+    right = {name: labels.right(each) for name, each in verdicts.items()}
+    nested = np.array([right[selected[fold]][place] for place, fold in enumerate(folds)])
     everything = np.ones(truth.size, dtype=np.bool_)
     predicted = {name: each.predict(everything) for name, each in candidates.items()}
-    fits = {name: fit_reading(*each, truth) for name, each in predicted.items()}
-    best = _best(predicted, fits, truth, everything, options.default)
-    gain = paired_difference(nested, right[options.default], labels.questions, resampling)
+    fits = {name: _fit(labels, *each, everything) for name, each in predicted.items()}
+    best = _best(predicted, fits, labels, everything, options.default)
+    gain = paired_difference(nested, right[options.default], questions, resampling)
     scores = {
         name: _scores(candidates[name], labels, verdicts[name], leads[name], fit, resampling)
         for name, fit in fits.items()
@@ -308,7 +336,8 @@ def tune(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, option
         default=options.default,
         best=best,
         chosen=chosen,
-        nested=share(nested, labels.questions, resampling),
+        kind=labels.kind,
+        nested=share(nested, questions, resampling),
         nested_right=nested,
         gain=gain,
         selected=tuple(selected),
@@ -317,19 +346,25 @@ def tune(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, option
         leads=leads[chosen],
         pairs_needed=_pairs_needed(gain, nested, right[options.default]),
         n=int(truth.size),
-        decided=int((truth != 0).sum()),
-        questions=len(set(labels.questions)),
+        decided=int((truth != 0).sum()) if labels.kind == "pair" else int(truth.size),
+        questions=len(set(questions)),
     )
 
 
 def check_labels(labels: TuningLabels, folds: int) -> None:
     """Check the labels; raise the same errors as `tune`."""
-    decided, questions = int((labels.truth != 0).sum()), len(set(labels.questions))
-    if decided < MIN_DECIDED:
-        raise InputError(
-            f"labels: expected at least {MIN_DECIDED} pairs with a winner, got {decided}; label more pairs (typically "
-            "50 to 200)"
-        )
+    questions = len(set(labels.questions))
+    for criterion in dict.fromkeys(labels.criteria or [""]):
+        own = [not labels.criteria or each == criterion for each in labels.criteria or labels.truth]
+        truth, where = labels.truth[own], f" for the criterion {criterion!r}" if criterion else ""
+        usable = int((truth != 0).sum()) if labels.kind == "pair" else truth.size
+        if usable < MIN_DECIDED:
+            what = "pairs with a winner" if labels.kind == "pair" else "labelled answers"
+            raise InputError(
+                f"labels: expected at least {MIN_DECIDED} {what}{where}, got {usable}; label more (typically 50 to 200)"
+            )
+        if labels.kind != "pair" and np.ptp(truth) == 0:
+            raise InputError(f"labels: all labels{where} are the same, so nothing can be learned; add other labels")
     if questions < folds:
         raise InputError(
             f"labels: expected at least {folds} questions (one per fold), got {questions}; label pairs for more "
@@ -337,7 +372,7 @@ def check_labels(labels: TuningLabels, folds: int) -> None:
         )
 
 
-def fit_reading(differences: Floats, ties: Floats, truth: Ints) -> ReadingFit:
+def fit_reading(differences: Floats, ties: Floats, truth: Floats) -> ReadingFit:
     """Fit the temperature by maximum likelihood on pairs with a winner, then the tie threshold by accuracy.
 
     The threshold is 0 if no label is a tie. Among equally good thresholds, the smallest is used.
@@ -393,26 +428,35 @@ def tie_probability(judgment: Judgment | None) -> float:
     return math.fsum(each.tie for each in drawn) / len(drawn) if drawn else 0.0
 
 
-def length_candidate(truth: Ints, lengths: Ints, questions: Sequence[Hashable]) -> HeadCandidate:
-    """Return a head that reads only the lengths of both answers, shape (n, 2)."""
-    features = np.column_stack([np.diff(-lengths, axis=1)[:, 0] / 1000, np.diff(-np.log1p(lengths), axis=1)[:, 0]])
-    states = PromptStates(differences={0: features}, log_odds=np.zeros(truth.size))
-    return HeadCandidate(prompts={"length": states}, targets=(truth + 1) / 2, questions=questions)
+def length_candidate(labels: TuningLabels) -> HeadCandidate:
+    """Return a head that reads only the lengths of the answers."""
+    features = np.stack([labels.lengths / 1000, np.log1p(labels.lengths)], axis=2)
+    alone = labels.kind != "pair"
+    features = features[:, 0] if alone else features[:, 0] - features[:, 1]
+    states = PromptStates(states={0: features}, log_odds=np.zeros(labels.truth.size), centered=alone)
+    return HeadCandidate(
+        prompts={"length": states},
+        targets=labels.targets,
+        questions=labels.questions,
+        kind=labels.kind,
+        groups=labels.criteria,
+    )
 
 
-def _baselines(labels: TuningLabels, folds: Ints, options: TuningOptions) -> dict[str, Flags]:
-    """Return the labels that each baseline predicts. Only the length is fitted, to the same folds as the candidates."""
-    truth, lengths = labels.truth, labels.lengths
-    constant, fitted = np.zeros(truth.size, dtype=np.bool_), np.zeros(truth.size, dtype=np.bool_)
-    by_length = length_candidate(truth, lengths, labels.questions)
+def _baselines(labels: TuningLabels, folds: Ints, options: TuningOptions) -> dict[str, Floats]:
+    """Return how right each baseline is. Only the length is fitted, to the same folds as the candidates."""
+    constant, fitted = np.zeros(labels.truth.size), np.zeros(labels.truth.size)
+    by_length = length_candidate(labels)
     for fold in range(options.folds):
         train, held = folds != fold, folds == fold
-        values, counts = np.unique(truth[train], return_counts=True)
-        constant[held] = truth[held] == values[np.argmax(counts)]
-        differences, ties = by_length.predict(train)
-        fit = fit_reading(differences[train], ties[train], truth[train])
-        fitted[held] = fit.verdicts(differences[held]) == truth[held]
-    return {"most frequent label": constant, "longer answer": truth == labels.longer, FITTED_LENGTH: fitted}
+        values, counts = np.unique(labels.truth[train], return_counts=True)
+        constant[held] = labels.truth[train].mean() if labels.kind == "grade" else values[np.argmax(counts)]
+        predicted = by_length.predict(train)
+        fitted[held] = _verdicts(labels, _fit(labels, *_part(predicted, train), train), _part(predicted, held))
+    found = {"mean grade" if labels.kind == "grade" else "most frequent label": constant, FITTED_LENGTH: fitted}
+    if labels.kind == "pair":
+        found["longer answer"] = labels.longer.astype(np.float64)
+    return {name: labels.right(verdicts) for name, verdicts in found.items()}
 
 
 _Predicted = tuple[Floats, Floats]
@@ -423,19 +467,29 @@ def _part(predicted: _Predicted, rows: Flags) -> _Predicted:
     return predicted[0][rows], predicted[1][rows]
 
 
+def _fit(labels: TuningLabels, differences: Floats, ties: Floats, rows: Flags) -> ReadingFit:
+    return ReadingFit() if labels.kind == "grade" else fit_reading(differences, ties, labels.truth[rows])
+
+
+def _verdicts(labels: TuningLabels, fit: ReadingFit, predicted: _Predicted) -> Floats:
+    return predicted[0] if labels.kind == "grade" else fit.verdicts(*predicted)
+
+
 def _best(
-    predicted: Mapping[str, _Predicted], fits: Mapping[str, ReadingFit], truth: Ints, rows: Flags, default: str
+    predicted: Mapping[str, _Predicted], fits: Mapping[str, ReadingFit], labels: TuningLabels, rows: Flags, default: str
 ) -> str:
+    part = labels.part(rows)
+
     def rank(name: str) -> tuple[float, float, bool, str]:
-        shown, known = _part(predicted[name], rows), truth[rows]
-        accuracy = float((fits[name].verdicts(*shown) == known).mean())
-        losses = _losses(fits[name].lead(*shown), known)
+        shown = _part(predicted[name], rows)
+        accuracy = float(part.right(_verdicts(labels, fits[name], shown)).mean())
+        losses = np.zeros(0) if labels.kind == "grade" else _losses(fits[name].lead(*shown), part.truth)
         return -accuracy, float(losses.mean()) if losses.size else math.inf, name != default, name
 
     return min(predicted, key=rank)
 
 
-def _losses(lead: Floats, truth: Ints) -> Floats:
+def _losses(lead: Floats, truth: Floats) -> Floats:
     used = ~np.isnan(lead) & (truth != 0)
     return np.asarray(-np.log(np.maximum(0.5 + truth[used] * lead[used], 1e-12)), dtype=np.float64)
 
@@ -449,7 +503,7 @@ def _scores(
     resampling: Resampling,
 ) -> CandidateScores:
     truth, questions = labels.truth, labels.questions
-    used = ~np.isnan(lead) & (truth != 0)
+    used = ~np.isnan(lead) & (truth != 0) & (labels.kind != "grade")
     clusters = [questions[index] for index in np.flatnonzero(used)]
     probability = np.clip(lead[used] + 0.5, 0, 1)
     sided = np.isin(verdicts, (-1, 1)) & (labels.longer != 0)
@@ -457,19 +511,19 @@ def _scores(
     if used.any():
         error = calibration_error(truth[used] > 0, probability, bin_edges(10), clusters, resampling).error
     return CandidateScores(
-        accuracy=share(verdicts == truth, questions, resampling),
+        accuracy=share(labels.right(verdicts), questions, resampling),
         difference=None,
         log_loss=mean(_losses(lead, truth), clusters, resampling) if used.any() else None,
         calibration_error=error,
         orders_agree=candidate.orders_agree,
         longer=float((verdicts == labels.longer)[sided].mean()) if sided.any() else None,
         seconds=candidate.seconds,
-        failed=int(np.isnan(lead).sum()),
+        failed=int(np.isnan(verdicts).sum()),
         fit=fit,
     )
 
 
-def _pairs_needed(gain: Estimate, nested: Flags, default: Flags) -> int | None:
+def _pairs_needed(gain: Estimate, nested: Floats, default: Floats) -> int | None:
     """Assume that the interval's width is inversely proportional to the square root of the number of pairs."""
     if not (nested != default).any():
         return None

@@ -404,3 +404,83 @@ def test_labels_of_one_answer_are_refused(tune, tmp_path):
     code, _, err = tune(write_rows(tmp_path / "one.jsonl", rows), "--prompt", "label.txt")
     assert (code, WordEngine.asked) == (1, 0)
     assert len(err.strip().splitlines()) == 1
+
+
+def answers_of(kind):
+    """60 answers; those with the words `big fox` are good."""
+    for index in range(60):
+        good = index % 3 != 0
+        row = {
+            "id": f"a{index}",
+            "question": f"what is {index % 30}",
+            "answer": "a big fox and a dog" if good else "a cat",
+        }
+        if kind == "label":
+            row["label"] = ("Yes", "no")[not good] if index % 2 else good
+        elif kind == "grade":
+            row["score"] = 4 if good else 2
+        else:
+            row["criteria"] = [
+                {"text": "It has a fox.", "met": good},
+                {"text": "It is short.", "met": not good, "weight": 2},
+            ]
+        yield row
+
+
+@pytest.mark.parametrize(("kind", "mode"), [("label", "label"), ("grade", "single"), ("checklist", "checklist")])
+def test_labels_of_single_answers_make_a_judge(cli, tiny_chat, tmp_path, kind, mode):
+    labels = write_rows(tmp_path / "labels.jsonl", answers_of(kind))
+    scale = ("--scale", "1,5") if kind == "grade" else ()
+    tune = ("judgelm", "tune", tiny_chat, "-l", labels, "-o", "judge", "--dtype", "float32", *scale)
+    code, out, err = cli(*tune, "--json", "figures.json")
+    assert code == 0, err
+    assert "head is chosen" in out
+    assert f"{120 if kind == 'checklist' else 60} answers" in out
+    card = find_card("judge")
+    assert (card.mode, card.head.terms.kind) == (mode, "grade" if kind == "grade" else "label")
+    assert list(card.head.criteria) == (["It has a fox.", "It is short."] if kind == "checklist" else [])
+    code, _, err = cli("judgelm-batch", labels, "-o", "out.jsonl", "--model", "judge", "--dtype", "float32")
+    assert code == 0, err
+    verdicts = [row["verdict"] for row in rows_of("out.jsonl")]
+    good = [index % 3 != 0 for index in range(60)]
+    if kind == "label":
+        assert [each["label"] for each in verdicts] == [("no", "yes")[each] for each in good]
+    elif kind == "grade":
+        assert [each["score"] > 3 for each in verdicts] == good
+        assert all(1 <= each["score"] <= 5 for each in verdicts)
+    else:
+        assert [(each["score"] < 0.5) for each in verdicts] == good  # the second criterion weighs more
+        rows = [{"question": "q", "answer": "a", "criteria": ["It rhymes."]}]
+        code, _, err = cli(
+            "judgelm-batch", write_rows("other.jsonl", rows), "-o", "o.jsonl", "--model", "judge", "--dtype", "float32"
+        )
+        assert "tuned with labels for other criteria than 'It rhymes.'" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "finding"),
+    [
+        ({"label": "maybe"}, (), "label is 'maybe'; expected yes or no"),
+        ({"label": 4}, (), "name the field score"),
+        ({"label": "yes"}, (), "all labels are the same"),
+        ({"score": 12}, (), "the grade 12 is not between 1 and 10; set --scale"),
+        ({"score": 3}, ("--scale", "5"), "expected LOW,HIGH"),
+        ({"score": 3}, ("--scale", "5,1"), "must be lower"),
+        ({"label": "yes"}, ("--scale", "1,5"), "--scale requires grades"),
+        ({"label": "yes"}, ("--risk", "0.1"), "--risk requires labelled pairs"),
+        ({"criteria": [{"text": "a", "met": True}, "b"]}, (), "criterion 'b' has no label"),
+        ({"criteria": [{"text": "a", "met": "yes"}]}, (), "met is 'yes'; write true or false"),
+        ({"criteria": [{"text": "a", "met": True}]}, ("--criterion", "It is kind."), "not supported for a checklist"),
+    ],
+)
+def test_unusable_labels_of_answers_are_refused(tune, tmp_path, change, options, finding):
+    rows = [{"id": f"a{n}", "question": f"q{n}", "answer": "0"} | change for n in range(40)]
+    code, _, err = tune(write_rows(tmp_path / "labels.jsonl", rows), *options)
+    assert (code, finding in " ".join(err.split())) == (1, True), err
+    assert not (tmp_path / "judge").exists()
+
+
+def test_a_label_that_differs_in_another_row_is_refused(tune, tmp_path):
+    rows = [{"id": f"a{n // 2}", "question": "q", "answer": "0", "label": "yes" if n % 2 else "no"} for n in range(40)]
+    code, _, err = tune(write_rows(tmp_path / "labels.jsonl", rows))
+    assert (code, "sample a0 has different labels in several rows" in " ".join(err.split())) == (1, True)

@@ -323,7 +323,7 @@ class TransformersEngine:
         head = self._loaded.head
         if head is None or completion.states is None or not request.reward:
             return completion
-        return replace(completion, reward=float(head[0].cpu().numpy() @ completion.states[-1]))
+        return replace(completion, reward=float(head[request.reward_row].cpu().numpy() @ completion.states[-1]))
 
     def _isolate(self, fresh: list[QueuedRequest], message: str) -> None:
         running = list({id(sequence.parent): sequence.parent for sequence in self._decoding}.values())
@@ -396,7 +396,7 @@ class RewardEngine(TransformersEngine):
         return super()._queue_entry(request, replace(tokenized, ids=ids))
 
     def run_pass(self, row: PackedRow, embeddings: torch.Tensor | None = None) -> torch.Tensor:
-        """Run a pass and return rewards of shape (prompts, 1)."""
+        """Run a pass and return rewards of shape (prompts, rows of the head)."""
         places = torch.tensor(row.logit_places, device=self._device)
         rewards: list[torch.Tensor] = []
 
@@ -412,7 +412,8 @@ class RewardEngine(TransformersEngine):
         return rewards[0]
 
     def _begin(self, fresh: list[NewPrompt], logits: torch.Tensor, greedy: list[int]) -> list[RunningSequence]:
-        for new, reward in zip(fresh, logits[:, 0].tolist(), strict=True):
+        for new, rewards in zip(fresh, logits.tolist(), strict=True):
+            reward = rewards[new.queued.request.reward_row]
             new.kv.advance(new.new_tokens)
             self._prefix_cache.add(new.queued, new.kv)
             self._finished.append(new.queued.rewarded(reward))

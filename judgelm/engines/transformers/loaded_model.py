@@ -51,7 +51,7 @@ class LoadedModel:
     """A model that is ready to run.
 
     Attributes:
-        head: exact weights of `EngineOptions.head`, shape (1, hidden size), float32.
+        head: exact weights of `EngineOptions.head`, shape (rows, hidden size), float32.
     """
 
     model: Any
@@ -80,8 +80,8 @@ def load(options: EngineOptions) -> LoadedModel:
         raise ConfigError(f"dtype {options.dtype!r} does not exist; available: {', '.join(_DTYPES)}")
     config = model_files.load_config(base, options)
     weights = None if options.head is None else read_head(options.head, config)
-    if options.head is not None and rewards:
-        keep_layers(config, options.head.layer)
+    if options.head is not None and weights is not None and rewards:
+        keep_layers(config, options.head.layer, len(weights))
     vision = not rewards and _runs_vision(base, str(config.model_type))
     kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
     kind = AutoModelForSequenceClassification if rewards else kind
@@ -120,7 +120,7 @@ def load_classifier(options: EngineOptions) -> tuple[Any, Any]:
     assert options.head is not None, "only for judges with a head"
     config = model_files.load_config(base, options)
     weights = read_head(options.head, config)
-    keep_layers(config, options.head.layer)
+    keep_layers(config, options.head.layer, len(weights))
     dtype = resolve_dtype(base, config, options, device="cpu").dtype
     model = _load_model(base, config, options, "cpu", dtype=dtype, kind=AutoModelForSequenceClassification)
     if adapter is not None:
