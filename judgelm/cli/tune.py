@@ -48,7 +48,7 @@ from judgelm.yaml_files import read_yaml
 if TYPE_CHECKING:
     from judgelm.judge import Judge
     from judgelm.metrics.resampling import Estimate
-    from judgelm.studies.risk import Promise, QuestionSplit
+    from judgelm.studies.risk import Promise, RiskSplit
     from judgelm.studies.tuning import CandidateScores, TuningLabels, TuningResult
 
 _READINGS = ("letters", "yes-no", "grade")
@@ -266,7 +266,7 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult", c
 
 
 def _abstain_card(
-    promised: "Promise", known: "TuningLabels", split: "QuestionSplit", ids: Sequence[str]
+    promised: "Promise", known: "TuningLabels", split: "RiskSplit", ids: Sequence[str]
 ) -> AbstainCard:
     used = [(ids[place], int(known.truth[place])) for place in split.calibration.nonzero()[0]]
     return AbstainCard(
@@ -289,9 +289,7 @@ def _write(job: TuningJob, card: Card, tuned: "TuningResult", said: Sequence[str
         name=job.folder.resolve().name,
         folder=job.folder,
         count=len(tuned.candidates),
-        n=tuned.n,
-        decided=tuned.decided,
-        questions=tuned.questions,
+        items=_items(tuned),
         sentences="\n".join([*tuned.sentences(), *said]),
         rows="\n".join(rows),
     )
@@ -301,10 +299,12 @@ def _write(job: TuningJob, card: Card, tuned: "TuningResult", said: Sequence[str
 
 def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags, said: Sequence[str]) -> None:
     out = PlainConsole()
-    title = f"{tuned.n} pairs, {tuned.decided} with a winner, {tuned.questions} questions"
+    title = _items(tuned)
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=0)
-    names = (" candidate", "accuracy\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
-    for index, name in enumerate((*names, "s/\npair", "fail")):
+    figure = "accuracy" if tuned.kind != "grade" else "closeness"
+    names = (" candidate", f"{figure}\n(95 %)", "against\ndefault", "log\nloss", "ECE", "both\nagree", "picks\nlong")
+    item = "pair" if tuned.kind == "pair" else "row"
+    for index, name in enumerate((*names, f"s/\n{item}", "fail")):
         table.add_column(name, justify="right" if index else "left", no_wrap=True)
     for name, each in tuned.candidates.items():
         table.add_row(f"{'*' if name == tuned.chosen else ' '}{name}", *_cells(each))
@@ -314,9 +314,16 @@ def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags, said: Sequ
     out.lines([*tuned.sentences(), *said])
     fit = tuned.candidates[tuned.chosen].fit
     ties = f" and ties within {fit.tie_threshold:.2g} of P = 0.5" if fit.tie_threshold else ""
-    out.print(f"*: chosen, with calibration temperature {fit.temperature:.3g}{ties}. Default: {tuned.default}.")
+    fitted = f", with calibration temperature {fit.temperature:.3g}{ties}" if tuned.kind != "grade" else ""
+    out.print(f"*: chosen{fitted}. Default: {tuned.default}.")
     options = "".join(f" {option}" for option in _repeated(flags))
-    out.message(f"to use it: judgelm-batch pairs.jsonl -o out.jsonl --model {job.folder}{options}")
+    out.message(f"to use it: judgelm-batch {item}s.jsonl -o out.jsonl --model {job.folder}{options}")
+
+
+def _items(tuned: "TuningResult") -> str:
+    if tuned.kind == "pair":
+        return f"{tuned.n} pairs, {tuned.decided} with a winner, {tuned.questions} questions"
+    return f"{tuned.n} answers, {tuned.questions} questions"
 
 
 def _cells(scores: "CandidateScores") -> Iterator[str]:

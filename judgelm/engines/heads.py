@@ -16,7 +16,8 @@ SCORE = "score.weight"
 
 def write_head(path: str | Path, weights: Any) -> None:
     """Write weights of shape (rows, hidden size) or (hidden size,)."""
-    save_file({SCORE: torch.atleast_2d(torch.as_tensor(weights, dtype=torch.float32)).contiguous()}, path)
+    rows = torch.as_tensor(weights, dtype=torch.float32)
+    save_file({SCORE: rows.reshape(-1, rows.shape[-1]).contiguous()}, path)
 
 
 def read_head(head: HeadFile, config: Any) -> torch.Tensor:

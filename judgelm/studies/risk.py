@@ -47,7 +47,7 @@ CONFIDENCE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionSplit:
+class RiskSplit:
     """Pairs for choosing and fitting a judge, and pairs for calibration, without a common question.
 
     Attributes:
@@ -83,7 +83,7 @@ class QuestionSplit:
         )
 
 
-def split_by_question(questions: Sequence[Hashable], level: float, seed: int) -> QuestionSplit:
+def split_by_question(questions: Sequence[Hashable], level: float, seed: int) -> RiskSplit:
     """Put half of the questions, at random, aside for calibration.
 
     Raises:
@@ -101,11 +101,11 @@ def split_by_question(questions: Sequence[Hashable], level: float, seed: int) ->
     train = np.array([question not in aside for question in questions])
     calibration = np.zeros(len(questions), dtype=np.bool_)
     calibration[one_per_question(questions, seed)] = True
-    return QuestionSplit(level=level, train=train, calibration=calibration & ~train)
+    return RiskSplit(level=level, train=train, calibration=calibration & ~train)
 
 
 def promise_of(
-    tuned: TuningResult, fitted: TuningCandidate, whole: TuningCandidate, labels: TuningLabels, split: QuestionSplit
+    tuned: TuningResult, fitted: TuningCandidate, whole: TuningCandidate, labels: TuningLabels, split: RiskSplit
 ) -> Promise | None:
     """Choose a threshold for a tuned judge on the calibration pairs, which had no part in the tuning.
 

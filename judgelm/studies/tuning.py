@@ -253,12 +253,13 @@ class TuningResult:
         return f"{reason}: {gain}. {self.default} is kept. {needed}"
 
     def _honest(self) -> str:
+        figure = "accuracy" if self.kind != "grade" else "closeness (1 - error / range of the scale)"
         if self.chosen == self.default:
             kept = self.candidates[self.default].accuracy
-            return f"The accuracy of {self.default} on held-out questions is {format_share(kept)}."
+            return f"The {figure} of {self.default} on held-out questions is {format_share(kept)}."
         return (
-            f"The accuracy of this choice on held-out questions is {format_share(self.nested)}, from nested "
-            "cross-validation; the best accuracy in the table is optimistic."
+            f"The {figure} of this choice on held-out questions is {format_share(self.nested)}, from nested "
+            "cross-validation; the best in the table is optimistic."
         )
 
     def _length(self) -> list[str]:

@@ -461,7 +461,7 @@ def test_labels_of_single_answers_make_a_judge(cli, tiny_chat, tmp_path, kind, m
     ("change", "options", "finding"),
     [
         ({"label": "maybe"}, (), "label is 'maybe'; expected yes or no"),
-        ({"label": 4}, (), "name the field score"),
+        ({"label": 4}, (), "Put grades into a field score"),
         ({"label": "yes"}, (), "all labels are the same"),
         ({"score": 12}, (), "the grade 12 is not between 1 and 10; set --scale"),
         ({"score": 3}, ("--scale", "5"), "expected LOW,HIGH"),
