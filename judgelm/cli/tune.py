@@ -265,9 +265,7 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult", c
     )
 
 
-def _abstain_card(
-    promised: "Promise", known: "TuningLabels", split: "RiskSplit", ids: Sequence[str]
-) -> AbstainCard:
+def _abstain_card(promised: "Promise", known: "TuningLabels", split: "RiskSplit", ids: Sequence[str]) -> AbstainCard:
     used = [(ids[place], int(known.truth[place])) for place in split.calibration.nonzero()[0]]
     return AbstainCard(
         below=0.5 + promised.threshold,
