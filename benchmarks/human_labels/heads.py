@@ -2,15 +2,16 @@
 
     python -m benchmarks.human_labels.heads --data DATA --states STATES --out heads.json
 
-STATES is written by `benchmarks.human_labels.states`. Each set is split 20 times, by question, into labels and unseen
-pairs, of which there are at least 100. On the labels, everything is chosen and fitted as `judgelm tune` does; all
-judges are compared on the same unseen pairs. A pair counts with its mean outcome over the splits in which it was
-unseen, and intervals are from a bootstrap over questions, because splits of one set are not independent. The pooled
-gain is the mean over the sets.
+STATES is written by `benchmarks.human_labels.states`. Each set is split 20 times, by question, into labels and at least
+100 unseen pairs. On the labels, everything is chosen and fitted as `judgelm tune` does; all judges are compared on the
+same unseen pairs: on those with a winner, where every judge has to name one, and on all, where fitted judges may say
+tie. A pair counts with its mean outcome over the splits in which it was unseen, and intervals are from a bootstrap over
+questions, because splits of one set are not independent. The pooled gain is the mean over the sets.
 """
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,14 @@ LAYERS = (18, 20, 22)
 LABELS = (50, 100, 200)
 UNSEEN = 100
 SPLITS = 20
+TRIES = 1000
+"""Draws of the half, so that sets with few pairs have enough of both kinds."""
 RESAMPLES = 2000
 
 Outcomes = dict[str, NDArray[np.float64]]
 """Judge -> shape (n,): share of the splits with an unseen pair in which the judge was right; NaN if there are none."""
+Measured = tuple[Outcomes, list[str]]
+"""Outcomes and questions of a set."""
 
 
 def main() -> None:
@@ -50,74 +55,95 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file")
     options = parser.parse_args()
     results: dict[str, dict[str, Any]] = {}
-    measured: dict[int, dict[str, tuple[Outcomes, list[str]]]] = {number: {} for number in options.labels}
+    measured: dict[tuple[str, int], dict[str, Measured]] = {}
     for human_set in SETS:
         folder = options.states / human_set.name
         rows = with_states(read_rows(options.data / f"{human_set.name}.jsonl", limit=None, seed=0), folder)
+        states = read_states(folder, rows)
         for number in options.labels:
-            if len(rows.samples) < number + UNSEEN:
-                continue
-            outcomes = measure(read_states(folder, rows), number)
-            measured[number][human_set.name] = outcomes, rows.questions
-            results[f"{human_set.name} {number}"] = row = gains({human_set.name: (outcomes, rows.questions)})
-            print(f"{human_set.name:12} {number:4} {_text(row)}", flush=True)
-    for number, sets in measured.items():
-        for name, chosen in (("pooled", set(sets)), ("without llmbar", set(sets) - {"llmbar"})):
-            results[f"{name} {number}"] = row = gains({key: sets[key] for key in chosen})
-            print(f"{name:12} {number:4} {_text(row)}", flush=True)
+            for pairs, outcomes in measure(states, number).items():
+                measured.setdefault((pairs, number), {})[human_set.name] = outcomes, rows.questions
+                _add(results, human_set.name, pairs, number, {human_set.name: (outcomes, rows.questions)})
+    for (pairs, number), sets in measured.items():
+        _add(results, "pooled", pairs, number, sets)
+        _add(results, "without llmbar", pairs, number, {key: sets[key] for key in sets if key != "llmbar"})
     if options.out is not None:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def _add(results: dict[str, dict[str, Any]], name: str, pairs: str, number: int, sets: Mapping[str, Measured]) -> None:
+    results[f"{name}, {pairs}, {number}"] = row = gains(sets)
+    print(f"{name:14} {pairs:7} {number:4} {_text(row)}", flush=True)
 
 
 def candidates_of(states: SetStates) -> dict[str, TuningCandidate]:
     """Return the untuned default first, and what is fitted to labels."""
     rows = states.rows
-    differences = {layer: states.states[layer][:, 0].astype(float) - states.states[layer][:, 1] for layer in LAYERS}
+    truth = rows.truth.astype(np.float64)
+    differences = {layer: np.subtract(*states.states[layer].astype(np.float64).swapaxes(0, 1)) for layer in LAYERS}
     prompt = PromptStates(states=differences, log_odds=states.log_odds)
     lengths = np.array([[len(answer) for answer in sample.answers] for sample in rows.samples])
     return {
         "untuned": ReadingCandidate(differences=states.log_odds),
         "tie threshold": ReadingCandidate(differences=states.log_odds),
-        "head": HeadCandidate(prompts={"yes-no": prompt}, targets=(rows.truth + 1) / 2, questions=rows.questions),
-        "fitted length": length_candidate(TuningLabels(truth=rows.truth, questions=rows.questions, lengths=lengths)),
+        "head": HeadCandidate(prompts={"yes-no": prompt}, targets=(truth + 1) / 2, questions=rows.questions),
+        "fitted length": length_candidate(TuningLabels(truth=truth, questions=rows.questions, lengths=lengths)),
         "longer": ReadingCandidate(differences=np.sign(lengths[:, 0] - lengths[:, 1]).astype(float)),
     }
 
 
-def measure(states: SetStates, number: int) -> Outcomes:
-    """Fit to `number` labels in each split, and judge the unseen pairs."""
-    candidates, truth, questions = candidates_of(states), states.rows.truth, states.rows.questions
-    right = {name: np.zeros(truth.size) for name in candidates}
+def measure(states: SetStates, number: int) -> dict[str, Outcomes]:
+    """Fit to `number` labels in each split, and judge the unseen pairs; empty if the set is too small."""
+    candidates, truth, questions = candidates_of(states), states.rows.truth.astype(np.float64), states.rows.questions
+    right = {pairs: {name: np.zeros(truth.size) for name in candidates} for pairs in ("winners", "all")}
     seen = np.zeros(truth.size)
     for split in range(SPLITS):
-        train = labelled(questions, number, split)
-        if (~train).sum() < UNSEEN:
-            raise SystemExit(f"only {(~train).sum()} unseen pairs with {number} labels")
-        seen += ~train
+        parts = drawn(questions, number, split)
+        if parts is None:
+            return {}
+        train, unseen = parts
+        seen += unseen
         for name, candidate in candidates.items():
             predicted, ties = candidate.predict(train)
-            fit = (
-                ReadingFit()
-                if name in ("untuned", "longer")
-                else fit_reading(predicted[train], ties[train], truth[train])
-            )
-            right[name] += (fit.verdicts(predicted, ties) == truth) & ~train
+            fit = ReadingFit()
+            if name not in ("untuned", "longer"):
+                fit = fit_reading(predicted[train], ties[train], truth[train])
+            right["winners"][name] += (np.sign(predicted) == truth) & unseen
+            right["all"][name] += (fit.verdicts(predicted, ties) == truth) & unseen
+    shown = {"winners": np.where(truth != 0, seen, 0), "all": seen}
     return {
-        name: np.divide(each, seen, out=np.full(truth.size, np.nan), where=seen > 0) for name, each in right.items()
+        pairs: {
+            name: np.divide(each, shown[pairs], out=np.full(truth.size, np.nan), where=shown[pairs] > 0)
+            for name, each in judges.items()
+        }
+        for pairs, judges in right.items()
+        if pairs == "winners" or (truth == 0).any()
     }
 
 
-def labelled(questions: list[str], number: int, seed: int) -> NDArray[np.bool_]:
-    """Return the pairs of random questions, at least `number` pairs."""
-    unique = list(dict.fromkeys(questions))
-    chosen: set[str] = set()
-    count = 0
-    for place in np.random.default_rng(seed).permutation(len(unique)):
-        if count >= number:
+def drawn(questions: list[str], number: int, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
+    """Return the pairs with labels, and the unseen pairs; None if the set is too small.
+
+    Labels are of random pairs of half of the questions, from as many questions as possible. All pairs of the other half
+    are unseen.
+    """
+    draws = np.random.default_rng(seed)
+    unique = np.array(list(dict.fromkeys(questions)))
+    for _ in range(TRIES):
+        half = draws.permutation(unique)[: len(unique) // 2]
+        unseen = ~np.isin(questions, half)
+        if unseen.sum() >= UNSEEN and (~unseen).sum() >= number:
             break
-        chosen.add(unique[place])
-        count += questions.count(unique[place])
-    return np.array([question in chosen for question in questions])
+    else:
+        return None
+    taken: Counter[str] = Counter()
+    turns: list[tuple[int, int]] = []
+    for place in draws.permutation(np.flatnonzero(~unseen)):
+        turns.append((taken[questions[place]], int(place)))
+        taken[questions[place]] += 1
+    labelled = np.zeros(len(questions), dtype=np.bool_)
+    labelled[[place for _, place in sorted(turns, key=lambda turn: turn[0])[:number]]] = True
+    return labelled, unseen
 
 
 def gains(sets: Mapping[str, tuple[Outcomes, list[str]]]) -> dict[str, Any]:

@@ -78,16 +78,17 @@ def main() -> None:
 
 
 def read_states(folder: Path, rows: Rows) -> SetStates:
-    """Load the states of pairs."""
+    """Load the states of pairs, of the layers that were recorded for all of them."""
     stored = []
     for sample in rows.samples:
         with np.load(_file(folder, sample.id)) as file:
-            stored.append((file["layers"], file["states"], float(file["log_odds"])))
-    layers = stored[0][0].tolist()
+            states = dict(zip(file["layers"].tolist(), file["states"].swapaxes(0, 1), strict=True))
+            stored.append((states, float(file["log_odds"])))
+    layers = sorted(set.intersection(*(set(states) for states, _ in stored)))
     return SetStates(
         rows=rows,
-        states={layer: np.stack([each[1][:, place] for each in stored]) for place, layer in enumerate(layers)},
-        log_odds=np.array([each[2] for each in stored]),
+        states={layer: np.stack([states[layer] for states, _ in stored]) for layer in layers},
+        log_odds=np.array([log_odds for _, log_odds in stored]),
     )
 
 
