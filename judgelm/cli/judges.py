@@ -203,6 +203,9 @@ def checkpoint_command(
     if head.whole:
         finding = f"{judge} also uses the log-odds of yes and no, which a sequence classifier does not give"
         raise ConfigError(f"{finding}; use it with --engine transformers")
+    if card.head.criteria:
+        finding = f"{judge} has a head for each criterion of a checklist, but a sequence classifier gives one score"
+        raise ConfigError(f"{finding}; use it with --engine transformers")
     write_checkpoint(setup.options, out)
     write_card(out, replace(card, model=None, identity={}, head=replace(card.head, file=None, sha256="")))
     console.message(f"wrote {out}; use it with --model {out}")

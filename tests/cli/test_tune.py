@@ -455,6 +455,17 @@ def test_labels_of_single_answers_make_a_judge(cli, tiny_chat, tmp_path, kind, m
             "judgelm-batch", write_rows("other.jsonl", rows), "-o", "o.jsonl", "--model", "judge", "--dtype", "float32"
         )
         assert "tuned with labels for other criteria than 'It rhymes.'" in " ".join(err.split())
+    code, _, err = cli("judgelm", "judges", "checkpoint", "judge", "-o", "plain")
+    if kind == "checklist":
+        assert "a head for each criterion of a checklist" in " ".join(err.split())
+        return
+    code, _, err = cli("judgelm-batch", labels, "-o", "plain.jsonl", "--model", "plain", "--dtype", "float32")
+    assert code == 0, err
+    plain = [row["verdict"] for row in rows_of("plain.jsonl")]
+    if kind == "label":
+        assert plain == verdicts
+    else:
+        assert [each["score"] for each in plain] == pytest.approx([each["score"] for each in verdicts], abs=1e-2)
 
 
 @pytest.mark.parametrize(
