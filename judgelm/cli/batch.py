@@ -87,7 +87,7 @@ def batch(
     from judgelm.cli.run import cascade_of, check_paths, checked_mode, judge_job, output_of
     from judgelm.judges.released import recognise
     from judgelm.modes.checklist import read_criteria
-    from judgelm.prompts.judge_card import locate_weights
+    from judgelm.prompts.judge_card import find_card
     from judgelm.runs.batch import check_joins
 
     target = output_of(inputs, out, results.json_out)
@@ -106,9 +106,9 @@ def batch(
         raise ConfigError("--unknown requires Batch API input (rows with custom_id and body); remove it")
     prompt = judge_options.judge_prompt()
     shown = prompt
-    tuned = locate_weights(model)[1] if prompt is None and model is not None else None
-    if tuned is not None:
-        shown = None if tuned.prompt is None else tuned.prompt.load()
+    card = find_card(model) if prompt is None and model is not None and Path(model).is_dir() else None
+    if card is not None:
+        shown = None if card.prompt is None else card.prompt.load()
     if shown is not None and "question" not in shown.slots:
         job = replace(job, reading=replace(job.reading, requires_question=False))
     compares = mode in ("pair", "multi") and not options.is_default(context, "mode")
@@ -125,8 +125,8 @@ def batch(
     is_default = options.is_default(context, "mode")
     if is_default and prompt is not None:
         mode = prompt.modes[0]
-    elif is_default and tuned is not None and not judge_options.ignore_card:
-        mode = tuned.mode or mode
+    elif is_default and card is not None and not judge_options.ignore_card:
+        mode = card.mode or mode
     mode = checked_mode(mode, chosen, judge_options, released=released, is_default=is_default)
     if self_answers is not None and not mode_type(mode).uses_self_answers(chosen):
         way_out = "use --mode ssr, or --mode correctness --mode-arg self_reference=guided"
