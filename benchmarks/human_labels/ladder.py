@@ -55,8 +55,8 @@ def measure(rows: Rows, states: Path, work: Path, number: int) -> list[str]:
     train, unseen = np.flatnonzero(parts[0]), np.flatnonzero(parts[1] & (rows.truth != 0))
     unseen = np.sort(np.random.default_rng(0).permutation(unseen)[:UNSEEN])
     work.mkdir(parents=True, exist_ok=True)
-    for name, chosen in (("labels", train), ("unseen", unseen)):
-        (work / f"{name}.jsonl").write_text("".join(_line(rows, index) for index in chosen), encoding="utf-8")
+    for part, places in (("labels", train), ("unseen", unseen)):
+        (work / f"{part}.jsonl").write_text("".join(_line(rows, index) for index in places), encoding="utf-8")
     runs = {}
     for reading in READINGS:
         for name in ("labels", "unseen"):
