@@ -11,20 +11,19 @@ import pytest
 import torch
 from gguf import GGUFValueType as Kind
 from safetensors.numpy import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from judgelm import Judge
 from judgelm.engines.base import EngineOptions
 from judgelm.engines.dtype import stored_dtype
-from judgelm.engines.gguf import checkpoint, weights
+from judgelm.engines.gguf import checkpoint
 from judgelm.engines.gguf.checkpoint import checkpoint_of, gguf_checkpoint, gguf_record
 from judgelm.engines.gguf.header import find_file, read_header
 from judgelm.engines.gguf.tokenizer import check_saved, convert_tokenizer
-from judgelm.engines.gguf.weights import write_weights
 from judgelm.engines.model_files import split_adapter
 from judgelm.errors import ModelError, RunError
 from judgelm.prompts.judge_card import find_card, is_gguf
-from tests.support.gguf_files import F16, F32, Q4_1, Q8_0, weights_of, write_gguf
+from tests.support.gguf_files import F32, weights_of, write_gguf
 from tests.support.tiny_judges import TEMPLATE, make_adapter
 
 
@@ -125,25 +124,6 @@ def test_blocks_are_stored_in_float16_and_computed_in_bfloat16(tiny_gguf, tiny_m
     assert written.keys() == blocks.keys()
     assert all(np.array_equal(written[name], blocks[name].astype(np.float16)) for name in blocks)
     assert stored_dtype(str(folder), AutoConfig.from_pretrained(folder)) == "bfloat16"
-
-
-@pytest.mark.parametrize("kind", [Q4_1, Q8_0, F16, F32])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_checkpoint_equals_transformers_conversion(tiny_model, tmp_path, monkeypatch, kind, dtype):
-    monkeypatch.setattr(weights, "SHARD_BYTES", 20_000)
-    monkeypatch.setattr(weights, "_SLICE_WEIGHTS", 512)
-    file = read_header(write_gguf(tiny_model, tmp_path / "tiny.gguf", kind=kind))
-    own, reference = tmp_path / "own", tmp_path / "reference"
-    for folder in (own, reference):
-        folder.mkdir()
-    assert write_weights(file, own, dtype, lambda share: None) == dtype
-    weights._write_by_transformers(file, reference, getattr(torch, dtype), lambda share: None)
-    assert len(list(own.glob("*.safetensors"))) > 2
-    first, second = (AutoModelForCausalLM.from_pretrained(folder, dtype="auto") for folder in (own, reference))
-    assert first.dtype == getattr(torch, dtype)
-    assert all(torch.equal(weight, second.get_parameter(name)) for name, weight in first.named_parameters())
-    for name in ("config.json", "generation_config.json"):
-        assert (own / name).read_text() == (reference / name).read_text()
 
 
 def test_large_models_are_stored_in_bfloat16(tiny_gguf, monkeypatch):
