@@ -12,7 +12,6 @@ from judgelm.prompts.catalog import Template
 from judgelm.prompts.prompt_template import PromptTemplate
 from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, check_fixed, check_not_negative
 from judgelm.training.attention import Attention, requested_attention
-from judgelm.training.lora_on_cpu import speed_up_lora
 from judgelm.training.padding import settle_padding
 from judgelm.training.run import TrainingRun
 from judgelm.training.score_line_loss import ScoreLineObjective, ScoreLineTrees
@@ -85,7 +84,6 @@ class _PairTrainer(SFTTrainer):
         objective = self._objective = objective_of(judge, processing_class, args.padding_free)
         args.padding_free = False  # TRL 1.16 rejects custom collators such as this one if padding_free is set
         super().__init__(model=model, args=args, processing_class=processing_class, data_collator=objective, **options)
-        speed_up_lora(self)
         self.model_accepts_loss_kwargs = True  # compute_loss divides by the number of pairs in the step
         self._signature_columns = list(_COLUMNS)
 

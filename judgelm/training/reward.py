@@ -14,7 +14,6 @@ from trl.trainer.reward_trainer import suppress_seqcls_warning
 
 from judgelm.errors import ConfigError
 from judgelm.training.arguments import PLAIN_LOSS, JudgeArguments, argument, check_fixed, check_not_negative
-from judgelm.training.lora_on_cpu import speed_up_lora
 from judgelm.training.precision import PrecisionMixin
 from judgelm.training.run import TrainingRun
 from judgelm.training.trainer import JudgeMixin
@@ -49,10 +48,6 @@ class JudgeRewardConfig(PrecisionMixin, RewardConfig):  # type: ignore[misc]  # 
 
 class BradleyTerryTrainer(JudgeMixin, RewardTrainer):
     """A `RewardTrainer` for token rows."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        speed_up_lora(self)
 
 
 def load_reward_model(run: TrainingRun) -> tuple[Any, Any]:

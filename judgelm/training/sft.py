@@ -9,7 +9,6 @@ from torch import Tensor
 from trl import SFTConfig, SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from judgelm.training.arguments import argument
-from judgelm.training.lora_on_cpu import speed_up_lora
 from judgelm.training.padding import settle_padding
 from judgelm.training.precision import PrecisionMixin
 from judgelm.training.rows.builder import IGNORED
@@ -43,7 +42,6 @@ class JudgeTrainer(JudgeMixin, SFTTrainer):
         self.padding = settle_padding(model, args)
         skip_unlabelled_logits()
         super().__init__(model=model, args=args, **options)
-        speed_up_lora(self)
         # only the ratio matters; TRL 1.16 divides by at least 1, so neither weight may be below 1
         self._weights = (score_weight, 1.0) if score_weight > 1 else (1.0, 1 / score_weight)
         self._by_row = loss_average == "row"
