@@ -1,18 +1,19 @@
-"""Ordered (cumulative) logit by maximum likelihood with exact Newton steps.
+"""Ordered (cumulative) logit by maximum likelihood, with exact derivatives.
 
 statsmodels' `OrderedModel` omits the thresholds from its gradient and stops up to 0.008 log-odds from the maximum. With
-untransformed thresholds, the log-likelihood is concave, so Newton's method finds its only maximum.
+untransformed thresholds, the log-likelihood is concave, so it has only one maximum.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from scipy.optimize import minimize
 
 from judgelm.metrics.resampling import Floats, Ints
 
-_STEP_TOLERANCE = 1e-8
-_MAX_HALVINGS = 40
+_GRADIENT_TOLERANCE, _STEP_TOLERANCE = 1e-8, 1e-6
+_MAX_STEPS = 100
 
 
 class OrderedLogit(NamedTuple):
@@ -29,10 +30,9 @@ class OrderedLogit(NamedTuple):
     thresholds: Floats
     log_likelihood: float
     converged: bool
-    steps: int
 
 
-def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int = 100) -> OrderedLogit:
+def ordered_logit(levels: Ints, matrix: Floats, counts: Ints) -> OrderedLogit:
     """Fit P(level <= k) = 1 / (1 + exp(x b - t_k)) to rows with counts.
 
     The matrix must not contain a constant column, and every level must occur in `levels`.
@@ -44,30 +44,26 @@ def ordered_logit(levels: Ints, matrix: Floats, counts: Ints, *, max_steps: int 
         raise ValueError(f"ordered logit: expected two or more levels, each with rows, from 0 to {len(often) - 1}")
     likelihood = _Likelihood(levels, matrix, counts, len(often) - 1)
     shares = np.cumsum(often)[:-1] / often.sum()
-    parameters = np.concatenate([np.zeros(matrix.shape[1]), np.log(shares / (1 - shares))])  # start without effects
-    value = likelihood.value(parameters)
-    covariance, converged, steps = None, False, 0
-    while not converged and steps < max_steps:
-        gradient, information = likelihood.derivatives(parameters)
-        covariance = _inverse(information)
-        if covariance is None:
-            break
-        step = covariance @ gradient
-        steps += 1
-        converged = bool(np.abs(step).max() <= _STEP_TOLERANCE)
-        if not converged:
-            parameters, value, moved = _uphill(likelihood, parameters, value, step)
-            if not moved:
-                break
+    start = np.concatenate([np.zeros(matrix.shape[1]), np.log(shares / (1 - shares))])  # start without effects
+    fit = minimize(
+        lambda parameters: -likelihood.value(parameters),
+        start,
+        method="trust-exact",
+        jac=lambda parameters: -likelihood.derivatives(parameters)[0],
+        hess=lambda parameters: likelihood.derivatives(parameters)[1],
+        options={"gtol": _GRADIENT_TOLERANCE, "maxiter": _MAX_STEPS},
+    )
+    gradient, information = likelihood.derivatives(fit.x)
+    covariance = _inverse(information)
     columns = matrix.shape[1]
-    variances = np.full(len(parameters), np.nan) if covariance is None else np.diag(covariance)
+    variances = np.full(len(start), np.nan) if covariance is None else np.diag(covariance)
     return OrderedLogit(
-        coefficients=parameters[:columns],
+        coefficients=fit.x[:columns],
         errors=np.sqrt(np.where(variances > 0, variances, np.nan))[:columns],
-        thresholds=parameters[columns:],
-        log_likelihood=value,
-        converged=converged,
-        steps=steps,
+        thresholds=fit.x[columns:],
+        log_likelihood=-float(fit.fun),
+        # the gradient also vanishes if a column separates the levels, but the next step does not
+        converged=covariance is not None and bool(np.abs(covariance @ gradient).max() <= _STEP_TOLERANCE),
     )
 
 
@@ -110,16 +106,6 @@ class _Likelihood:
     def _bounds(self, parameters: Floats) -> tuple[Floats, Floats]:
         upper = np.where(self._has_upper, self._upper @ parameters, np.inf)
         return upper, np.where(self._has_lower, self._lower @ parameters, -np.inf)
-
-
-def _uphill(likelihood: _Likelihood, start: Floats, value: float, step: Floats) -> tuple[Floats, float, bool]:
-    slack = 1e-12 * abs(value)
-    for halvings in range(_MAX_HALVINGS):
-        parameters = start + step / 2**halvings
-        reached = likelihood.value(parameters)
-        if reached >= value - slack:
-            return parameters, reached, True
-    return start, value, False
 
 
 def _inverse(information: Floats) -> Floats | None:

@@ -294,9 +294,6 @@ def debiased(paired: PairedRatings, fit: BiasFit) -> pd.DataFrame:
     )
 
 
-_MAX_STEPS = 100
-
-
 def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFit:
     """Fit an ordered logit of the raw rating on the same terms.
 
@@ -337,7 +334,7 @@ def fit_ordinal(paired: PairedRatings, model: BiasModel | None = None) -> BiasFi
 def _maximised(design: Design, levels: NDArray[np.intp]) -> OrderedLogit:
     present = np.unique(levels, return_inverse=True)[1]
     different, counts = np.unique(np.column_stack([design.matrix, present]), axis=0, return_counts=True)
-    return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts, max_steps=_MAX_STEPS)
+    return ordered_logit(different[:, -1].astype(int), different[:, :-1], counts)
 
 
 def _separated(design: Design, levels: NDArray[np.intp], highest: int) -> Flags:

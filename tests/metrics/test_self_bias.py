@@ -249,7 +249,7 @@ def test_a_judge_that_rates_only_itself_has_no_self_bias():
 
 
 def test_a_search_that_is_cut_short_gives_no_estimates(monkeypatch):
-    monkeypatch.setattr("judgelm.metrics.self_bias._MAX_STEPS", 1)
+    monkeypatch.setattr("judgelm.metrics.ordered_logit._MAX_STEPS", 1)
     fit = fit_ordinal(paired())
     assert not fit.converged
     assert [(term.estimate, term.error, term.p) for term in fit.terms] == [(None, None, None)] * len(fit.terms)

@@ -112,7 +112,7 @@ def test_slices_that_are_too_small_are_reported_and_left_out():
 
 
 def test_a_fit_that_did_not_converge_is_counted_and_has_no_number_in_the_table(monkeypatch):
-    monkeypatch.setattr("judgelm.metrics.self_bias._MAX_STEPS", 2)
+    monkeypatch.setattr("judgelm.metrics.ordered_logit._MAX_STEPS", 2)
     result = study()
     rows = {(row["fit"], row["term"], row["estimate"]) for row in table(result, "ordinal")}
     why, names = "the fit did not converge", ("Harmlessness", "Helpfulness")
