@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from judgelm.metrics.resampling import LEVEL, Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
+from judgelm.metrics.correlation import fisher_interval
+from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
 from judgelm.yaml_files import read_yaml
 
 Scaling = Literal["maximum", "unit"]
@@ -288,11 +289,8 @@ def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
     if n < 4 or np.ptp(judged) == 0 or np.ptp(reference) == 0:
         return None
     value = float(stats.spearmanr(judged, reference).statistic)
-    if abs(value) >= 1 - 1e-12:
-        return Estimate(value=round(value), low=round(value), high=round(value), n=n)
-    reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt((1 + value**2 / 2) / (n - 3))
-    low, high = np.tanh(np.arctanh(value) + np.array([-reach, reach]))
-    return Estimate(value=value, low=float(low), high=float(high), n=n)
+    perfect = Estimate(value=round(value), low=round(value), high=round(value), n=n)
+    return fisher_interval(value, n, variance=1 + value**2 / 2) or perfect
 
 
 MAX_MIXED_PANELS = 64

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from judgelm.data.readers.files import read_rows
-from judgelm.data.readers.rows import FileUse, Reject, Row, reject_row
+from judgelm.data.readers.rows import Reject, Row, convert_or_reject, reject_row
 from judgelm.data.readers.values import encodable
 from judgelm.data.sources.source import layout_facts
 from judgelm.errors import InputError, RunError
@@ -93,18 +93,8 @@ def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
 
 
 def _read_file(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
-    use = FileUse(path=path, expected=_needs(columns), on_reject=lambda reject: None)
-    for row in _long_rows(path, columns):
-        if isinstance(row, Reject):
-            use.reject(row)
-        else:
-            use.used += 1
-        yield row
-    use.require_used()
-
-
-def _needs(columns: RatingColumns) -> str:
-    return ", ".join((columns.item, columns.judge, columns.model, columns.score))
+    needs = ", ".join((columns.item, columns.judge, columns.model, columns.score))
+    return convert_or_reject(_long_rows(path, columns), lambda row: row, path=path, expected=needs)
 
 
 def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
