@@ -3,7 +3,6 @@
 The marker lists the size and hash of every file.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from accelerate import PartialState
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 
+from judgelm.data.dataset_files import file_sha256
 from judgelm.jsonl import parse_json
 from judgelm.package import VERSION
 
@@ -146,13 +146,9 @@ def step_of(checkpoint: Path) -> int:
 
 
 def _sha256_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    def hash_file(name: str) -> str:
-        with (folder / name).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
     names = list(names)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(names, pool.map(hash_file, names), strict=True))
+        return dict(zip(names, pool.map(file_sha256, map(folder.joinpath, names)), strict=True))
 
 
 def _fsync(path: Path) -> None:

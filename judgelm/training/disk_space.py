@@ -33,7 +33,8 @@ def check_disk_space(trainer: Any, limit: int | None) -> None:
     weights, states = checkpoint_bytes(trainer)
 
     def check() -> None:
-        present = sum(_bytes_in(path) for path in checkpoints_in(folder))
+        files = (path for checkpoint in checkpoints_in(folder) for path in checkpoint.rglob("*"))
+        present = sum(path.stat().st_size for path in files if path.is_file())
         free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
         missing = count * (weights + states) + weights - present
         if missing > free:
@@ -93,10 +94,6 @@ def disk_full_as_error(folder: str | Path) -> Iterator[None]:
             raise
         way_out = f"free some space; the same command then {resume_hint(Path(folder))}"
         raise RunError(f"{folder}: no space left on the disk; {way_out}") from error
-
-
-def _bytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _size(count: int) -> str:
