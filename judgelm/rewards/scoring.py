@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-import queue
-import threading
+import math
+import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Literal, NamedTuple, Self, get_args
 
@@ -16,10 +17,11 @@ from judgelm.errors import ConfigError, EngineError, not_found
 from judgelm.judge import Judge, expected_score, first_better
 from judgelm.modes import BatchMode
 from judgelm.modes.checklist import CRITERIA_FIELD, Criterion, parse_criteria
+from judgelm.modes.flow import Flow
 from judgelm.prompts.judge_prompt import FIELDS
 from judgelm.prompts.prompt_template import check_fields
 from judgelm.records import Judgment, Sample
-from judgelm.runs.runner import judge
+from judgelm.serving.engine_worker import EngineWorker
 
 DEFAULT_CACHE = 50_000
 Method = Literal["reference", "group", "score", "checklist"]
@@ -170,17 +172,12 @@ class JudgeQueue:
 
     def __init__(self, mode: BatchMode, engine: Engine, *, cache_size: int = DEFAULT_CACHE) -> None:
         self.mode = mode
-        self._engine = engine
         self._size = cache_size
-        self._lock = threading.Lock()
         self._cache: OrderedDict[str, Judgment] = OrderedDict()
-        self._pending: dict[str, Future[Judgment]] = {}
-        self._samples: queue.Queue[Sample | None] = queue.Queue()
-        self._broken: Exception | None = None
+        self._closed = False
         self.judged = 0
         """Number of judged samples, excluding cache hits."""
-        self._thread = threading.Thread(target=self._run, name="judge queue", daemon=True)
-        self._thread.start()
+        self._worker = EngineWorker(engine, max_queue=sys.maxsize, stop_on_error=True)
 
     def submit(self, sample: Sample) -> "Future[Judgment]":
         """Submit a sample for judging. Its ID is ignored.
@@ -189,18 +186,9 @@ class JudgeQueue:
             EngineError: The engine failed, or the queue is closed.
         """
         key = _key(sample)
-        with self._lock:
-            if self._broken is not None:
-                raise EngineError(f"the judge is not available: {self._broken}") from self._broken
-            if (known := self._cache.get(key)) is not None:
-                self._cache.move_to_end(key)
-                done: Future[Judgment] = Future()
-                done.set_result(replace(known, sample_id=sample.id))
-                return done
-            if key not in self._pending:
-                self._pending[key] = Future()
-                self._samples.put(replace(sample, id=key))
-            return self._pending[key]
+        if (failure := self._worker.failure) is not None or self._closed:
+            raise EngineError(f"the judge is not available: {failure or 'the queue is closed'}") from failure
+        return self._worker.submit(partial(self._flow, replace(sample, id=key)), key=key)
 
     def judge(self, samples: Sequence[Sample]) -> list[Judgment]:
         """Judge samples and return the judgments in order."""
@@ -209,10 +197,8 @@ class JudgeQueue:
 
     def close(self) -> None:
         """Finish pending requests and stop."""
-        with self._lock:
-            self._broken = self._broken or EngineError("the queue is closed")
-        self._samples.put(None)
-        self._thread.join()
+        self._closed = True
+        self._worker.close(math.inf)
 
     def __enter__(self) -> Self:
         return self
@@ -220,38 +206,17 @@ class JudgeQueue:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self) -> None:
-        try:
-            for judgment in judge(self._source(), self.mode, self._engine):
-                self._finish(judgment)
-        except Exception as error:  # propagate any error to the waiting callers
-            with self._lock:
-                self._broken, waiting = error, list(self._pending.values())
-                self._pending.clear()
-            for future in waiting:
-                future.set_exception(error)
-
-    def _source(self) -> Iterator[Sample | None]:
-        while True:
-            try:
-                sample = self._samples.get(block=not self._pending)
-            except queue.Empty:
-                yield None
-                continue
-            if sample is None:
-                return
-            yield sample
-
-    def _finish(self, judgment: Judgment) -> None:
-        key = judgment.sample_id
-        with self._lock:
-            self.judged += 1
-            if judgment.failure is None:
-                self._cache[key] = judgment
-                if len(self._cache) > self._size:
-                    self._cache.popitem(last=False)
-            future = self._pending.pop(key)
-        future.set_result(judgment)
+    def _flow(self, sample: Sample) -> Flow:
+        if (known := self._cache.get(sample.id)) is not None:
+            self._cache.move_to_end(sample.id)
+            return known
+        judgment = yield from self.mode(sample)
+        self.judged += 1
+        if judgment.failure is None:
+            self._cache[sample.id] = judgment
+            if len(self._cache) > self._size:
+                self._cache.popitem(last=False)
+        return judgment
 
 
 def _key(sample: Sample) -> str:

@@ -62,14 +62,17 @@ class EngineWorker:
     Args:
         engine: the caller must close the worker first, then the engine.
         max_queue: maximum number of flows in flight, including the engine's batch.
+        stop_on_error: stop at the first rejected request instead of failing only its flow. The engine's error is then
+            raised unchanged by the flows in flight.
 
     Attributes:
-        broken: why the engine failed, or None if it is healthy.
+        failure: the engine's error, or None if it is healthy.
     """
 
-    def __init__(self, engine: Engine, *, max_queue: int = 4096) -> None:
+    def __init__(self, engine: Engine, *, max_queue: int = 4096, stop_on_error: bool = False) -> None:
         self.engine = engine
         self.max_queue = max_queue
+        self._stop_on_error = stop_on_error
         self.counts = WorkerCounts()
         self._arrived: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -79,7 +82,7 @@ class EngineWorker:
         self._driven: set[_Job] = set()
         self._finished: deque[float] = deque(maxlen=_RATE_WINDOW)
         self._closing = False
-        self.broken: str | None = None
+        self.failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="judgelm-engine", daemon=True)
         self._thread.start()
 
@@ -118,6 +121,11 @@ class EngineWorker:
                 self._arrived.put(job)
         future.add_done_callback(lambda done: self._leave(job, done) if done.cancelled() else None)
         return future
+
+    @property
+    def broken(self) -> str | None:
+        """Why the engine failed, or None if it is healthy."""
+        return None if self.failure is None else f"the engine failed: {self.failure}"
 
     @property
     def in_flight(self) -> int:
@@ -162,15 +170,16 @@ class EngineWorker:
 
     def _run(self) -> None:
         try:
+            engine = self.engine if self._stop_on_error else PerRequestFailures(self.engine)
             for outcome in drive(
-                self._new_jobs(), self._flow, PerRequestFailures(self.engine),
+                self._new_jobs(), self._flow, engine,
                 unwanted=self._take_dropped, listener=lambda job: job.listener, poll_s=_POLL_S,
             ):  # fmt: skip
                 self._driven.discard(outcome.job)
                 self._finish(outcome)
         except Exception as error:  # whatever happens, no future may be left pending
-            self.broken = f"the engine failed: {error}"
-            self._fail_all(EngineError(self.broken))
+            self.failure = error
+            self._fail_all(error if self._stop_on_error else EngineError(self.broken))
 
     def _new_jobs(self) -> Iterator[_Job | None]:
         while not (self._closing and not self._in_flight):
@@ -209,7 +218,7 @@ class EngineWorker:
         for future in futures:
             _settle(future, outcome)
 
-    def _fail_all(self, error: EngineError) -> int:
+    def _fail_all(self, error: Exception) -> int:
         with self._lock:
             jobs = list(self._in_flight)
             futures = [future for job in jobs for future in job.waiting]

@@ -241,6 +241,18 @@ def test_a_broken_engine_is_told_to_all_who_wait_and_to_all_who_come_later():
     queue.close()
 
 
+def test_a_rejected_request_is_raised_and_never_becomes_an_answer_without_a_reward():
+    class Rejecting(ScriptedEngine):
+        def submit(self, requests):
+            raise ValueError("the prompt is not valid")
+
+    with JudgeQueue(MODE, Rejecting({"*": "1 2\n"})) as queue:
+        with pytest.raises(ValueError, match="the prompt is not valid"):
+            queue.judge([pair("a"), pair("aa")])
+        with pytest.raises(EngineError, match="is not available: the prompt is not valid"):
+            queue.submit(pair("aaa"))
+
+
 def test_a_closed_queue_finishes_what_was_asked_and_takes_no_more():
     queue = JudgeQueue(MODE, CountingEngine(length_of))
     futures = [queue.submit(pair("a" * size)) for size in range(1, 5)]
