@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NamedTuple
 from judgelm.errors import ConfigError
 from judgelm.modes.completions import cut_off, failure_of, judged, read_reply, thinking_of, with_usage
 from judgelm.modes.flow import Flow, RequestFlow
-from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
+from judgelm.modes.mode import SampledMode, check_above_zero, sampling_for
 from judgelm.modes.qa import QA_ANSWERING, context_of
 from judgelm.modes.self_reference import stops
 from judgelm.parsing.scores import parse_pair, split_score_line
@@ -166,7 +166,7 @@ class AnswerMode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TeacherMode(BatchMode):
+class TeacherMode(SampledMode):
     """Ask a teacher to judge a pair once, in the given order and with the reference, if any.
 
     The teacher writes the score line and the reason in a single reply of at most `reason_tokens` tokens. Each order is
@@ -180,8 +180,6 @@ class TeacherMode(BatchMode):
     template: str = "judgelm-paper"
     scale: tuple[float, float] = (1, 10)
     reason_tokens: int = 1024
-    temperature: float = 0.0
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if get_template(self.template).reads_words:

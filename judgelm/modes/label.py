@@ -9,15 +9,14 @@ from judgelm.modes.completions import judged, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import check_above_zero
 from judgelm.modes.multi import DECIMALS
-from judgelm.modes.readings import ReadingMode, check_reading, explain_word, read_words
+from judgelm.modes.readings import PromptedMode, check_reading, explain_word, read_words
 from judgelm.modes.reasons import Explained
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.records import HeadTerms, LabelVerdict, Sample
+from judgelm.records import LabelVerdict, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptLabel(ReadingMode):
+class PromptLabel(PromptedMode):
     """Label one answer with a prompt file whose reply is a `label`, or with `yes` or `no` for reading `yes-no`.
 
     The verdict is the prompt's word for `fulfilled` or `failed` in lower case, and `probability` is P(fulfilled).
@@ -31,18 +30,10 @@ class PromptLabel(ReadingMode):
     ignores_id: ClassVar[bool] = True
 
     template: str = ""
-    prompt: JudgePrompt | None = None
     threshold: float = 0.5
     reference: Literal["auto", "use", "ignore"] = "auto"
     scale: tuple[float, float] = (0, 1)
-    step: float = 1
     reasons: Explained = "none"
-    reason_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 0
-    criterion: str | None = None
-    calibration_temperature: float = 1.0
-    head: HeadTerms | None = None
     tie_threshold: float = 0.0
 
     def __post_init__(self) -> None:

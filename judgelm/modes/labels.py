@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from judgelm.modes.completions import agree, first_failure, judged, read_reply
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
-from judgelm.modes.mode import BatchMode, pair_orders, sampling_for
+from judgelm.modes.mode import BatchMode, SampledMode, pair_orders, sampling_for
 from judgelm.parsing.scores import MIN_ASSIGNED
 from judgelm.parsing.verdicts import StatedVerdict
 from judgelm.records import Judgment, PairVerdict, Prompt, Request, Sample, Sampling, Shown, Unparsed, Winner
@@ -29,17 +29,15 @@ def compared(mode: BatchMode, sample: Sample, shown: Sequence[Shown], *, accept_
     return judged(mode, sample, shown, verdict, consistent=agree(winners), failure=failure)
 
 
-class LabelPairMode(BatchMode):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelPairMode(SampledMode):
     """Base class for pair modes whose replies end with `1` or `2`."""
 
-    __slots__ = ()
-    both_orders: bool
-    accept_one_order: bool
-    distribution: bool
-    retry_unparseable: bool
-    temperature: float
-    seed: int
-    max_tokens: int
+    both_orders: bool = False
+    accept_one_order: bool = False
+    distribution: bool = False
+    retry_unparseable: bool = False
+    max_tokens: int = 1024
 
 
 def compare_by_label(

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -114,6 +115,14 @@ class BatchMode:
     def uses_self_answers(cls, options: Mapping[str, Any]) -> bool:
         """Return whether these options show the judge its own answers."""
         return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledMode(BatchMode):
+    """Base class for modes whose replies can be sampled."""
+
+    temperature: float = 0.0
+    seed: int = 0
 
 
 MAX_OPTIONS: dict[str, float] = {

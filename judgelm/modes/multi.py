@@ -16,13 +16,19 @@ from judgelm.errors import ConfigError
 from judgelm.modes.completions import first_failure, judged, read_reply, with_usage
 from judgelm.modes.flow import Flow, requests_of
 from judgelm.modes.mode import check_above_zero, sampling_for
-from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, explain_word, read_words, reading_of
+from judgelm.modes.readings import (
+    PromptedMode,
+    answer_scores,
+    check_reading,
+    explain_word,
+    read_words,
+    reading_of,
+)
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
-from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
-from judgelm.records import HeadTerms, Judgment, RankingVerdict, Sample, Shown, Unparsed
+from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
 
 Drawing = Literal["cyclic", "seeded"]
 
@@ -32,7 +38,7 @@ DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Multi(ReadingMode):
+class Multi(PromptedMode):
     """Rank two or more answers by mean score; answers with equal means are tied.
 
     `consistent` is true if all orders give the same ranking. With a word reading (`judgelm.modes.readings`), answers
@@ -54,22 +60,13 @@ class Multi(ReadingMode):
     takes_rewards: ClassVar[bool] = True
 
     template: str = "judgelm-v1"
-    prompt: JudgePrompt | None = None
     permutations: int = 1
     drawing: Drawing = "cyclic"
     accept_missing: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
-    scale: tuple[float, float] = (1, 10)
     min_answer_tokens: int = MIN_ANSWER_TOKENS
     reasons: Explained = "none"
-    reason_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int | None = None
-    step: float = 1
-    criterion: str | None = None
-    calibration_temperature: float = 1.0
-    head: HeadTerms | None = None
 
     def __post_init__(self) -> None:
         check_above_zero(self, "permutations", "reason_tokens", "max_tokens")

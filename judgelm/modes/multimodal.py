@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from judgelm.errors import InputError
 from judgelm.modes.completions import graded, read_reply, with_usage
 from judgelm.modes.flow import Flow
-from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for, unreferenced
+from judgelm.modes.mode import SampledMode, check_above_zero, sampling_for, unreferenced
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_pair
 from judgelm.prompts.catalog import Messages, fill, read_texts, sha_of
@@ -102,7 +102,7 @@ Images = Literal["ignore", "auto", "use"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Multimodal(BatchMode):
+class Multimodal(SampledMode):
     """Grade one answer about an image against the reference, which may contain MM-Vet's `<OR>` and `<AND>`.
 
     Attributes:
@@ -124,8 +124,6 @@ class Multimodal(BatchMode):
     scale: tuple[float, float] = (1, 10)
     reasons: Explained = "none"
     reason_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 24
 
     def __post_init__(self) -> None:

@@ -22,7 +22,14 @@ from judgelm.modes.completions import (
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
 from judgelm.modes.labels import PLACES, LabelPairMode, compare_by_label
 from judgelm.modes.mode import check_above_zero, check_threshold, pair_orders, sampling_for
-from judgelm.modes.readings import ReadingMode, check_reading, conclude_pair, explain_word, read_words, reading_of
+from judgelm.modes.readings import (
+    PromptedMode,
+    check_reading,
+    conclude_pair,
+    explain_word,
+    read_words,
+    reading_of,
+)
 from judgelm.modes.reasons import Reasons, explain, to_explain
 from judgelm.parsing.scores import (
     OrderRule,
@@ -37,12 +44,10 @@ from judgelm.parsing.scores import (
 )
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.catalog import Template, get_template
-from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import (
     Completion,
     FailureCode,
     Grammar,
-    HeadTerms,
     Judgment,
     PairVerdict,
     Prompt,
@@ -59,7 +64,7 @@ _RETRIED: tuple[FailureCode, ...] = ("off_grammar", "out_of_range", "truncated")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairwise(ReadingMode):
+class Pairwise(PromptedMode):
     """Judge a pair of answers.
 
     With a word reading (`judgelm.modes.readings`) or a prompt file, the verdict is based on P(first better).
@@ -87,25 +92,16 @@ class Pairwise(ReadingMode):
     ignores_id: ClassVar[bool] = True
 
     template: str = "judgelm-v1"
-    prompt: JudgePrompt | None = None
     both_orders: bool = False
     order_rule: OrderRule = "mean"
     tie_threshold: float = 0.05
     accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
-    scale: tuple[float, float] = (1, 10)
-    step: float = 1
     distribution: bool = False
     retry_unparseable: bool = False
     reasons: Reasons = "none"
     close_threshold: float = 0.1
-    reason_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 24
-    criterion: str | None = None
-    calibration_temperature: float = 1.0
-    head: HeadTerms | None = None
     abstain_below: float | None = None
 
     def __post_init__(self) -> None:
@@ -272,14 +268,7 @@ class Reasoned(LabelPairMode):
     retry_needs_grammar: ClassVar[bool] = False
 
     template: str = "reasoned-chat"
-    both_orders: bool = False
-    accept_one_order: bool = False
     reference: Literal["auto", "use", "ignore"] = "auto"
-    distribution: bool = False
-    retry_unparseable: bool = False
-    temperature: float = 0.0
-    seed: int = 0
-    max_tokens: int = 1024
 
     def __post_init__(self) -> None:
         check_above_zero(self, "max_tokens")

@@ -16,7 +16,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, judged, labelled, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.labels import ask_probabilities
-from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for, unreferenced
+from judgelm.modes.mode import SampledMode, check_above_zero, sampling_for, unreferenced
 from judgelm.parsing.short_answers import QaRules, exact_match, golds_of
 from judgelm.parsing.verdicts import QaLabelRule, label_by, read_label
 from judgelm.prompts.catalog import PromptText, read_texts, sha_of
@@ -98,7 +98,7 @@ def _examples(form: str, shots: Shots) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QaCorrectness(BatchMode):
+class QaCorrectness(SampledMode):
     """Judge a predicted answer as `correct` or `incorrect`.
 
     `sample.reference` is the gold answer. `metadata` can contain `references` (all validated answers),
@@ -132,8 +132,6 @@ class QaCorrectness(BatchMode):
     labels: QaLabelRule = "strict"
     distribution: bool = False
     chat: bool = True
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:

@@ -95,6 +95,27 @@ class ReadingMode(BatchMode):
         return prompt is not None and prompt.reply.reason is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordMode(ReadingMode):
+    """Base class for the modes that show a written prompt, unlike reward models."""
+
+    scale: tuple[float, float] = (1, 10)
+    step: float = 1
+    criterion: str | None = None
+    calibration_temperature: float = 1.0
+    reason_tokens: int = 512
+    temperature: float = 0.0
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptedMode(WordMode):
+    """Base class for the modes that support prompt files and linear heads."""
+
+    prompt: JudgePrompt | None = None
+    head: HeadTerms | None = None
+
+
 class Words(NamedTuple):
     """The words whose probabilities are compared.
 

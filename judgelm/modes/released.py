@@ -17,7 +17,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import graded, in_sample_order, read_reply, with_usage
 from judgelm.modes.flow import Flow, requests_of
 from judgelm.modes.labels import compared
-from judgelm.modes.mode import BatchMode, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.mode import BatchMode, SampledMode, check_above_zero, pair_orders, sampling_for
 from judgelm.modes.pairwise import mean_scores
 from judgelm.parsing.verdicts import StatedVerdict, Statement, settled, unmarked_verdicts
 from judgelm.prompts.catalog import PromptText, sha_of
@@ -248,7 +248,7 @@ class ReleasedPrompt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleasedMode(BatchMode):
+class ReleasedMode(SampledMode):
     """Judge with a released judge, which chooses the better of two answers, scores both, or grades one.
 
     If the two orders disagree, the verdict is a tie. PandaLM's prompt shows `metadata["instruction"]` and
@@ -270,8 +270,6 @@ class ReleasedMode(BatchMode):
     rubric: str = ""
     explain: bool = False
     chat: bool = False
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 1024
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from judgelm.errors import ConfigError, not_found
 from judgelm.modes.completions import judged, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.labels import ask_missing_labels
-from judgelm.modes.mode import BatchMode, check_above_zero, sampling_for
+from judgelm.modes.mode import SampledMode, check_above_zero, sampling_for
 from judgelm.parsing.verdicts import parse_level
 from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
 from judgelm.records import GradeVerdict, Judgment, Request, Sample, Shown, Unparsed
@@ -133,7 +133,7 @@ PLAY_FAVORITES = {name: _papers(name, fields) for name, fields in _TEXTS.items()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rubric(BatchMode):
+class Rubric(SampledMode):
     """Rate one answer.
 
     `shown` has one entry per dimension: `part` is the dimension, `label` the level, and `scores` its score. Each score
@@ -159,8 +159,6 @@ class Rubric(BatchMode):
     accept_missing: bool = False
     retry_unparseable: bool = False
     chat: bool = True
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 512
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import failure_of, labelled, read_reply, thinking_of, with_usage
 from judgelm.modes.flow import Flow, RequestFlow
 from judgelm.modes.labels import PLACES, LabelPairMode, ask_missing_labels, ask_probabilities, compare_by_label
-from judgelm.modes.mode import BatchMode, check_above_zero, pair_orders, sampling_for
+from judgelm.modes.mode import BatchMode, SampledMode, check_above_zero, pair_orders, sampling_for
 from judgelm.parsing.short_answers import Task, final_answer, majority
 from judgelm.parsing.verdicts import read_verdict
 from judgelm.prompts.self_reference import (
@@ -115,7 +115,7 @@ _read = partial(read_verdict, labels=LABELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correctness(BatchMode):
+class Correctness(SampledMode):
     """Judge one answer as `correct` or `incorrect`.
 
     The answer is never cut, because its end contains the part to judge. A prompt that does not fit fails as `too_long`.
@@ -144,8 +144,6 @@ class Correctness(BatchMode):
     chat: bool = True
     distribution: bool = False
     retry_unparseable: bool = False
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 1024
     solve_tokens: int = 1024
 
@@ -226,13 +224,7 @@ class SelectiveSelfReference(LabelPairMode):
     solve_temperature: float = 0.7
     solve_tokens: int = 1024
     both_orders: bool = True
-    accept_one_order: bool = False
     chat: bool = True
-    distribution: bool = False
-    retry_unparseable: bool = False
-    temperature: float = 0.0
-    seed: int = 0
-    max_tokens: int = 1024
 
     def __post_init__(self) -> None:
         if self.task == "preference":

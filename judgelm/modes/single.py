@@ -12,12 +12,19 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import graded, grades_of, read_reply, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import check_above_zero, pair_orders, sampling_for
-from judgelm.modes.readings import ReadingMode, answer_scores, check_reading, explain_word, read_words, reading_of
+from judgelm.modes.readings import (
+    PromptedMode,
+    ReadingMode,
+    answer_scores,
+    check_reading,
+    explain_word,
+    read_words,
+    reading_of,
+)
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores, score_lines
 from judgelm.prompts.catalog import get_template, grading_family, grading_prompt
-from judgelm.prompts.judge_prompt import JudgePrompt
-from judgelm.records import Completion, HeadTerms, Prompt, Request, Sample, Shown
+from judgelm.records import Completion, Prompt, Request, Sample, Shown
 
 Against = Literal["auto", "reference", "anchor", "nothing"]
 
@@ -30,7 +37,7 @@ class _Asked(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Single(ReadingMode):
+class Single(PromptedMode):
     """Grade one answer.
 
     Attributes:
@@ -49,19 +56,10 @@ class Single(ReadingMode):
     ignores_id: ClassVar[bool] = True
 
     template: str = "judgelm-v1"
-    prompt: JudgePrompt | None = None
     against: Against = "auto"
-    scale: tuple[float, float] = (1, 10)
-    step: float = 1
     distribution: bool = False
     reasons: Explained = "none"
-    reason_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 0
     max_tokens: int = 24
-    criterion: str | None = None
-    calibration_temperature: float = 1.0
-    head: HeadTerms | None = None
 
     def __post_init__(self) -> None:
         check_above_zero(self, "step", "max_tokens", "reason_tokens")

@@ -13,7 +13,7 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import graded, labelled, with_usage
 from judgelm.modes.flow import Flow, interleave
 from judgelm.modes.mode import BatchMode, check_above_zero, check_threshold, pair_orders
-from judgelm.modes.readings import ReadingMode, Readout, conclude_pair, explain_word, read_words, reading_of
+from judgelm.modes.readings import Readout, WordMode, conclude_pair, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Explained
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import get_template, sha_of
@@ -34,7 +34,7 @@ _PROBE = '[{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls":
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectory(ReadingMode):
+class Trajectory(WordMode):
     """Judge one agent trajectory, or two for the same task as a pair.
 
     `Judgment.shown` has one entry per prompt, with the task as its `part`. The verdict is based on the first task. If
@@ -55,18 +55,11 @@ class Trajectory(ReadingMode):
 
     template: str = "yes-no"
     tasks: tuple[Task, ...] = tuple(STATEMENTS)
-    criterion: str | None = None
     match: Literal["strict", "ordered", "unordered", "subset", "superset"] = "unordered"
     arguments: Literal["exact", "ignore"] = "exact"
     reference: Literal["auto", "use", "ignore"] = "auto"
-    scale: tuple[float, float] = (1, 10)
-    step: float = 1
     tie_threshold: float = 0.0
-    calibration_temperature: float = 1.0
     reasons: Explained = "none"
-    reason_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 0
 
     def __post_init__(self) -> None:
         check_above_zero(self, "step", "reason_tokens", "calibration_temperature")
