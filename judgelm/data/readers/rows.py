@@ -16,6 +16,8 @@ from judgelm.bounds import MAX_ROW_BYTES, megabytes
 from judgelm.data.readers.values import ID_FIELDS, as_float, describe, encodable, list_value, raw_text, whole_number
 from judgelm.errors import InputError
 
+T = TypeVar("T")
+
 Compression = Literal["gzip", "bzip2", "xz", "zstd"]
 
 COMPRESSED_SUFFIXES: dict[str, Compression] = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
@@ -81,6 +83,14 @@ class Row:
             quoted = json.dumps(json.dumps(value))
             return self.field_error(name, f"expected text, got {describe(value)}; write it as {quoted}")
         return self.field_error(name, f"expected text, got {describe(value)}; write it as one string")
+
+    def typed(self, name: str, kind: type[T], expected: str, *, accept: Callable[[T], bool] = lambda value: True) -> T:
+        """Return a field of this type, for which `accept` is true. The error says what was `expected`."""
+        value = self.data.get(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool) or not accept(value):
+            finding, semicolon, way_out = expected.partition("; ")
+            raise self.field_error(name, f"expected {finding}, got {describe(value)}{semicolon}{way_out}")
+        return value
 
     def optional_text(self, name: str) -> str | None:
         """Return a string field, or None if it is missing, null, or NaN."""
@@ -267,8 +277,6 @@ def has_bad_bytes(text: str) -> bool:
 
 
 OnReject = Callable[[Reject], None]
-
-T = TypeVar("T")
 
 _SHOWN_FIELDS = 20
 

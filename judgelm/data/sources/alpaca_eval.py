@@ -82,10 +82,8 @@ def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]
 
 
 def _index(row: Row, name: str, rows: int) -> int:
-    index = row.data[name]
-    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < rows:
-        raise row.field_error(name, f"expected a row number below {rows}, got {describe(index)}; pass matching tables")
-    return index
+    expected = f"a row number below {rows}; pass matching tables"
+    return row.typed(name, int, expected, accept=lambda index: 0 <= index < rows)
 
 
 def _entry(seen: set[str], row: Row, name: str) -> Entry:

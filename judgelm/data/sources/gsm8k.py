@@ -10,7 +10,6 @@ from pathlib import Path
 from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.files import first_row
 from judgelm.data.readers.rows import OnReject, Reject, Row
-from judgelm.data.readers.values import describe
 from judgelm.data.sources.source import Entry, Shape, Source, convert_file
 from judgelm.errors import InputError
 from judgelm.parsing.short_answers import canonical, final_answer
@@ -135,10 +134,7 @@ def _gsm_symbolic_entry(row: Row, row_number: int, data_set: str) -> Entry:
 
 
 def _number(row: Row, name: str) -> int:
-    value = row.data.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise row.field_error(name, f"expected a whole number of at least 0, got {describe(value)}")
-    return value
+    return row.typed(name, int, "a whole number of at least 0", accept=lambda number: number >= 0)
 
 
 SOURCES = (

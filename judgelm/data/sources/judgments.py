@@ -83,9 +83,7 @@ def _by_scores(order: Order, scores: tuple[float, float] | None, text: str) -> S
 
 
 def _both_orders(row: Row, name: str, read: Callable[[Mapping[str, object], Order], Shown]) -> list[Shown]:
-    listed = row.data.get(name)
-    if not isinstance(listed, list) or not 1 <= len(listed) <= 2:
-        raise row.field_error(name, f"expected one or two {name}, got {describe(listed)}")
+    listed = row.typed(name, list, f"one or two {name}", accept=lambda listed: 1 <= len(listed) <= 2)
     items = zip(listed, _ORDERS, strict=False)
     return [read(each, order) if isinstance(each, dict) else _by_place(order, None, lost=True) for each, order in items]
 
@@ -182,10 +180,7 @@ def read_auto_j(files: Sequence[str], on_reject: OnReject) -> Iterator[Published
 
 
 def _auto_j_order(row: Row, order: Order) -> Shown:
-    output = row.data.get("output")
-    if isinstance(output, bool) or not isinstance(output, int):
-        raise row.field_error("output", f"expected 0, 1, 2 or -1 (unparseable), got {describe(output)}")
-    return _by_place(order, AUTO_J_LABELS.get(output))
+    return _by_place(order, AUTO_J_LABELS.get(row.typed("output", int, "0, 1, 2 or -1 (unparseable)")))
 
 
 def read_pandalm(files: Sequence[str], on_reject: OnReject) -> Iterator[PublishedJudgment]:

@@ -22,20 +22,19 @@ ANSWER_FIELD = re.compile(
     r"(answer|response|output|completion|generation|reply|option|text)[-_ ]?([1-9a-d])", re.IGNORECASE
 )
 _SIDES = ("first", "second")
+_TASK = "the task's fields"
 _PLACES = {"1": 0, "a": 0, "2": 1, "b": 1}
 _WAY_OUT = "rename them to question, answer_1, and answer_2, or, for flat exports, assign them with --column"
 
 
 def label_studio_sample(row: Row) -> Sample:
     """Read a task from Label Studio's JSON export."""
-    return _sample(row, _object(row, "data"), row.id(("id",)))
+    return _sample(row, row.typed("data", dict, _TASK), row.id(("id",)))
 
 
 def label_studio_votes(row: Row) -> Row:
     """Read votes from a task's annotations: the side in a `Pairwise` tag, else the only choice in a `Choices` tag."""
-    annotations = row.data.get("annotations")
-    if not isinstance(annotations, list):
-        raise row.field_error("annotations", f"expected a list of annotations, got {describe(annotations)}")
+    annotations = row.typed("annotations", list, "a list of annotations")
     kept = [each for each in _objects(annotations) if not each.get("was_cancelled") and not each.get("skipped")]
     return _with_votes(row, label_studio_sample(row), [vote for each in kept for vote in _results(row, each)])
 
@@ -82,7 +81,7 @@ def _side(value: object) -> object:
 
 def argilla_sample(row: Row) -> Sample:
     """Read an Argilla record, with its fields in `fields` (to_json) or in columns (to_datasets)."""
-    data = _object(row, "fields") if "fields" in row.data else row.data
+    data = row.typed("fields", dict, _TASK) if "fields" in row.data else row.data
     return _sample(row, data, row.id(("id", "_server_id")))
 
 
@@ -204,13 +203,6 @@ def _with_votes(row: Row, sample: Sample, votes: Votes) -> Row:
         place = side and _PLACES.get(side[2].lower())
         fields[f"annotator{number}"] = vote if place is None else _SIDES[place]
     return row.with_data(fields)
-
-
-def _object(row: Row, name: str) -> Mapping[str, object]:
-    value = row.data.get(name)
-    if not isinstance(value, dict):
-        raise row.field_error(name, f"expected the task's fields, got {describe(value)}")
-    return value
 
 
 def _objects(value: object) -> list[dict[str, Any]]:

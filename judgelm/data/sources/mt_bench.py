@@ -119,9 +119,7 @@ def _choice(row: Row) -> tuple[str, ...]:
 
 def _take_vote(row: Row, question: str, tables: _Tables) -> None:
     first, second = (row.text(name, "model_a, model_b, winner, judge, turn") for name in ("model_a", "model_b"))
-    turn = row.data["turn"]
-    if not isinstance(turn, int) or isinstance(turn, bool) or not 1 <= turn <= _TURNS:
-        raise row.field_error("turn", f"expected 1 or 2, got {describe(turn)}")
+    turn = row.typed("turn", int, "1 or 2", accept=lambda turn: 1 <= turn <= _TURNS)
     winner = winner_field(row)
     # Sort the models by name, since annotators saw them in either order.
     if first > second and winner != "tie":

@@ -261,10 +261,7 @@ def evouna_entries(row: Row, row_number: int) -> list[Entry | Reject]:
 
 
 def _evouna_answer(row: Row, model: str) -> tuple[str, bool]:
-    correct = row.data[f"judge_{model}"]
-    if not isinstance(correct, bool):
-        finding = f"expected true or false, got {describe(correct)}; the answer was not judged"
-        raise row.field_error(f"judge_{model}", finding)
+    correct = row.typed(f"judge_{model}", bool, "true or false; the answer was not judged")
     return row.text(f"answer_{model}", "an answer"), correct
 
 
