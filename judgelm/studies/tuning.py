@@ -168,10 +168,14 @@ class TuningOptions:
     """Options for choosing a candidate; the seed also determines the folds.
 
     The `default` is kept unless another candidate is significantly better.
+
+    Attributes:
+        repeats: number of cross-validations, each with other folds. An item counts with the mean of its outcomes.
     """
 
     default: str
     folds: int = 5
+    repeats: int = 5
     resampling: Resampling = field(default_factory=Resampling)
 
 
@@ -302,34 +306,27 @@ def tune(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, option
         InputError: fewer than `MIN_DECIDED` labels have a winner, or there are fewer questions than folds.
     """
     check_labels(labels, options.folds)
-    folds = folds_of(labels.questions, options.folds, options.resampling.seed)
     truth, questions, resampling = labels.truth, labels.questions, options.resampling
-    leads = {name: np.full(truth.size, np.nan) for name in candidates}
-    verdicts = {name: np.full(truth.size, np.nan) for name in candidates}
-    selected = []
-    for fold in range(options.folds):
-        train, held = folds != fold, folds == fold
-        predicted = {name: each.predict(train) for name, each in candidates.items()}
-        fits = {name: _fit(labels, *_part(each, train), train) for name, each in predicted.items()}
-        for name, fit in fits.items():
-            shown = _part(predicted[name], held)
-            verdicts[name][held], leads[name][held] = _verdicts(labels, fit, shown), fit.lead(*shown)
-        selected.append(_best(predicted, fits, labels, train, options.default))
-    right = {name: labels.right(each) for name, each in verdicts.items()}
-    nested = np.array([right[selected[fold]][place] for place, fold in enumerate(folds)])
+    rounds = [
+        _held_out(candidates, labels, folds_of(questions, options.folds, resampling.seed + repeat), options.default)
+        for repeat in range(options.repeats)
+    ]
+    right = {
+        name: np.mean([labels.right(each.verdicts[name]) for each in rounds], axis=0) for name in rounds[0].verdicts
+    }
+    nested = np.mean([labels.right(each.nested) for each in rounds], axis=0)
     everything = np.ones(truth.size, dtype=np.bool_)
     predicted = {name: each.predict(everything) for name, each in candidates.items()}
     fits = {name: _fit(labels, *each, everything) for name, each in predicted.items()}
     best = _best(predicted, fits, labels, everything, options.default)
     gain = paired_difference(nested, right[options.default], questions, resampling)
     scores = {
-        name: _scores(candidates[name], labels, verdicts[name], leads[name], fit, resampling)
+        name: _scores(candidates[name], labels, right[name], rounds[0], name, fit, resampling)
         for name, fit in fits.items()
     }
     for name in scores.keys() - {options.default}:
         difference = paired_difference(right[name], right[options.default], questions, resampling)
         scores[name] = replace(scores[name], difference=difference)
-    baselines = _baselines(labels, folds, options)
     chosen = best if gain.low > 0 else options.default
     ranked = sorted(scores, key=lambda name: (-scores[name].accuracy.value, name != options.default, name))
     return TuningResult(
@@ -341,10 +338,10 @@ def tune(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, option
         nested=share(nested, questions, resampling),
         nested_right=nested,
         gain=gain,
-        selected=tuple(selected),
-        baselines={name: share(hits, questions, resampling) for name, hits in baselines.items()},
-        over_length=paired_difference(nested, baselines[FITTED_LENGTH], questions, resampling),
-        leads=leads[chosen],
+        selected=tuple(name for each in rounds for name in each.selected),
+        baselines={name: share(right[name], questions, resampling) for name in right if name not in candidates},
+        over_length=paired_difference(nested, right[FITTED_LENGTH], questions, resampling),
+        leads=rounds[0].leads[chosen],
         pairs_needed=_pairs_needed(gain, nested, right[options.default]),
         n=int(truth.size),
         decided=int((truth != 0).sum()) if labels.kind == "pair" else int(truth.size),
@@ -444,24 +441,44 @@ def length_candidate(labels: TuningLabels) -> HeadCandidate:
     )
 
 
-def _baselines(labels: TuningLabels, folds: Ints, options: TuningOptions) -> dict[str, Floats]:
-    """Return how right each baseline is. Only the length is fitted, to the same folds as the candidates."""
-    constant, fitted = np.zeros(labels.truth.size), np.zeros(labels.truth.size)
-    by_length = length_candidate(labels)
-    for fold in range(options.folds):
-        train, held = folds != fold, folds == fold
-        values, counts = np.unique(labels.truth[train], return_counts=True)
-        constant[held] = labels.truth[train].mean() if labels.kind == "grade" else values[np.argmax(counts)]
-        predicted = by_length.predict(train)
-        fitted[held] = _verdicts(labels, _fit(labels, *_part(predicted, train), train), _part(predicted, held))
-    found = {"mean grade" if labels.kind == "grade" else "most frequent label": constant, FITTED_LENGTH: fitted}
-    if labels.kind == "pair":
-        found["longer answer"] = labels.longer.astype(np.float64)
-    return {name: labels.right(verdicts) for name, verdicts in found.items()}
-
-
 _Predicted = tuple[Floats, Floats]
 """See `TuningCandidate.predict`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _HeldOut:
+    """What n items get while they are held out: verdicts and leads by candidate or baseline.
+
+    Attributes:
+        nested: verdicts of the candidates that are best on the other folds, which are `selected`.
+    """
+
+    verdicts: Mapping[str, Floats]
+    leads: Mapping[str, Floats]
+    nested: Floats
+    selected: Sequence[str]
+
+
+def _held_out(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, folds: Ints, default: str) -> _HeldOut:
+    fitted = {**candidates, FITTED_LENGTH: length_candidate(labels)}
+    constant = "mean grade" if labels.kind == "grade" else "most frequent label"
+    verdicts = {name: np.full(labels.truth.size, np.nan) for name in (*fitted, constant)}
+    leads = {name: np.full(labels.truth.size, np.nan) for name in fitted}
+    nested, selected = np.full(labels.truth.size, np.nan), []
+    for fold in range(folds.max() + 1):
+        train, held = folds != fold, folds == fold
+        predicted = {name: each.predict(train) for name, each in fitted.items()}
+        fits = {name: _fit(labels, *_part(each, train), train) for name, each in predicted.items()}
+        for name, fit in fits.items():
+            shown = _part(predicted[name], held)
+            verdicts[name][held], leads[name][held] = _verdicts(labels, fit, shown), fit.lead(*shown)
+        values, counts = np.unique(labels.truth[train], return_counts=True)
+        verdicts[constant][held] = labels.truth[train].mean() if labels.kind == "grade" else values[np.argmax(counts)]
+        selected.append(_best({name: predicted[name] for name in candidates}, fits, labels, train, default))
+        nested[held] = verdicts[selected[-1]][held]
+    if labels.kind == "pair":
+        verdicts["longer answer"] = labels.longer.astype(np.float64)
+    return _HeldOut(verdicts=verdicts, leads=leads, nested=nested, selected=selected)
 
 
 def _part(predicted: _Predicted, rows: Flags) -> _Predicted:
@@ -498,12 +515,14 @@ def _losses(lead: Floats, truth: Floats) -> Floats:
 def _scores(
     candidate: TuningCandidate,
     labels: TuningLabels,
-    verdicts: Floats,
-    lead: Floats,
+    right: Floats,
+    held_out: _HeldOut,
+    name: str,
     fit: ReadingFit,
     resampling: Resampling,
 ) -> CandidateScores:
     truth, questions = labels.truth, labels.questions
+    verdicts, lead = held_out.verdicts[name], held_out.leads[name]
     used = ~np.isnan(lead) & (truth != 0) & (labels.kind != "grade")
     clusters = [questions[index] for index in np.flatnonzero(used)]
     probability = np.clip(lead[used] + 0.5, 0, 1)
@@ -512,7 +531,7 @@ def _scores(
     if used.any():
         error = calibration_error(truth[used] > 0, probability, bin_edges(10), clusters, resampling).error
     return CandidateScores(
-        accuracy=share(labels.right(verdicts), questions, resampling),
+        accuracy=share(right, questions, resampling),
         difference=None,
         log_loss=mean(_losses(lead, truth), clusters, resampling) if used.any() else None,
         calibration_error=error,
