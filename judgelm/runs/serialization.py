@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, cast
 
 from judgelm.jsonl import json_ready
 from judgelm.records import (
@@ -23,6 +25,8 @@ from judgelm.records import (
     Verdict,
 )
 
+Record = TypeVar("Record")
+
 _VERDICTS: Mapping[str, type[Verdict]] = {
     "pair": PairVerdict,
     "ranking": RankingVerdict,
@@ -31,33 +35,58 @@ _VERDICTS: Mapping[str, type[Verdict]] = {
     "abstain": AbstainVerdict,
 }
 _KINDS = {made: kind for kind, made in _VERDICTS.items()}
+_PARTS: Mapping[str, type[Any]] = {
+    "shown": Shown,
+    "failure": Unparsed,
+    "repaired": Unparsed,
+    "reason_failure": Unparsed,
+    "distribution": PairDistribution,
+    "grades": GradeDistribution,
+    "truncations": Truncation,
+    "self_answers": SelfAnswer,
+    "matches": TrajectoryMatch,
+    "hashes": TextHashes,
+}
+"""Fields that contain a record, or several."""
+_KEYS = {"sample_id": "id", "sanitized": "neutralised", "self_answers": "solves", "truncations": "cut"}
+"""Fields with a different name in a run file."""
+_UNDEFINED = frozenset({"expected", "first_better", "tie"})
+"""Fields of a distribution that are null in a run file if they are NaN."""
+_ALWAYS = frozenset({
+    "scores", "consistent", "probability", "failure", "sanitized", "prompt_tokens", "completion_tokens", "provenance",
+    "truncations", "answer", "why",
+})  # fmt: skip
+"""Fields with a default that are written even if they have it."""
+_FIRST = ("id", "mode", "verdict", "scores", "consistent", "probability", "failure", "shown")
+"""The order of the keys at the start of a row."""
+
+
+class _Field(NamedTuple):
+    name: str
+    key: str
+    default: object
+    always: bool
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[_Field, ...]:
+    """Return the fields that are always written, then the fields that are written unless they have their default."""
+    known = [
+        _Field(
+            field.name,
+            _KEYS.get(field.name, field.name),
+            field.default if field.default_factory is MISSING else field.default_factory(),
+            field.name in _ALWAYS or (field.default is MISSING and field.default_factory is MISSING),
+        )
+        for field in fields(kind)
+    ]
+    return tuple(sorted(known, key=lambda field: not field.always))
 
 
 def judgment_row(judgment: Judgment) -> dict[str, Any]:
     """Return a judgment as a row of a run file. Rarely used fields are omitted if they are empty."""
-    extras = {
-        "decided_by": judgment.decided_by,
-        "solves": [_solve_row(solve) for solve in judgment.self_answers] or None,
-        "own_reference": judgment.own_reference,
-        "votes": dict(judgment.votes) or None,
-        "spread": judgment.spread,
-        "matches": [_fields(match) for match in judgment.matches] or None,
-        "hashes": None if judgment.hashes is None else _without_none(_fields(judgment.hashes)),
-    }
-    return {
-        "id": judgment.sample_id,
-        "mode": judgment.mode,
-        "verdict": _verdict_row(judgment.verdict),
-        "scores": judgment.scores,
-        "consistent": judgment.consistent,
-        "probability": judgment.probability,
-        "failure": _failure_row(judgment.failure),
-        "shown": [_shown_row(prompt) for prompt in judgment.shown],
-        "neutralised": judgment.sanitized,
-        "prompt_tokens": judgment.prompt_tokens,
-        "completion_tokens": judgment.completion_tokens,
-        "provenance": judgment.provenance,
-    } | _without_none(extras)
+    row = _row(judgment)
+    return {key: row[key] for key in _FIRST} | row
 
 
 def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
@@ -65,27 +94,7 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
     try:
         if not isinstance(row["id"], str):
             raise TypeError(f"id: expected a string, got {row['id']!r}")
-        return Judgment(
-            sample_id=row["id"],
-            mode=row["mode"],
-            verdict=_verdict(row["verdict"]),
-            shown=tuple(map(_shown, row["shown"])),
-            scores=_scores(row["scores"]),
-            consistent=row["consistent"],
-            probability=row["probability"],
-            failure=_failure(row["failure"]),
-            sanitized=row["neutralised"],
-            prompt_tokens=row["prompt_tokens"],
-            completion_tokens=row["completion_tokens"],
-            provenance=row["provenance"],
-            decided_by=row.get("decided_by"),
-            self_answers=tuple(SelfAnswer(**solve) for solve in row.get("solves", ())),
-            own_reference=row.get("own_reference"),
-            votes=dict(row.get("votes", {})),
-            spread=row.get("spread"),
-            matches=tuple(TrajectoryMatch(**match) for match in row.get("matches", ())),
-            hashes=hashes_of_row(row),
-        )
+        return _record(Judgment, row)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(repr(error)) from error
 
@@ -93,7 +102,7 @@ def judgment_from_row(row: Mapping[str, Any]) -> Judgment:
 def hashes_of_row(row: Mapping[str, Any]) -> TextHashes | None:
     """Return the text hashes from a row, or None for a row from an earlier version."""
     hashes = row.get("hashes")
-    return None if hashes is None else TextHashes(**{**hashes, "answers": tuple(hashes["answers"])})
+    return None if hashes is None else _record(TextHashes, hashes)
 
 
 def is_judgment_row(row: Mapping[str, Any]) -> bool:
@@ -101,124 +110,38 @@ def is_judgment_row(row: Mapping[str, Any]) -> bool:
     return {"id", "mode", "verdict", "shown", "failure"} <= row.keys()
 
 
-def _verdict_row(verdict: Verdict | None) -> dict[str, Any] | None:
-    if verdict is None:
-        return None
-    return {"kind": _KINDS[type(verdict)], **_fields(verdict)}
+def _row(record: Any) -> dict[str, Any]:
+    row, kind = {}, cast(Any, type(record))
+    for field in _fields(kind):
+        value = getattr(record, field.name)
+        if field.always or value != field.default:
+            row[field.key] = _json_value(field.name, value)
+    return json_ready(row) if kind in (PairDistribution, GradeDistribution) else row
 
 
-def _verdict(row: Mapping[str, Any] | None) -> Verdict | None:
-    if row is None:
-        return None
-    fields = {name: value for name, value in row.items() if name != "kind"}
-    if row["kind"] == "ranking":
-        fields["order"] = tuple(tuple(tied) for tied in fields["order"])
-    return _VERDICTS[row["kind"]](**fields)
+def _json_value(name: str, value: Any) -> Any:
+    if name in _PARTS and value is not None:
+        return [_row(part) for part in value] if isinstance(value, tuple) else _row(value)
+    if name == "verdict" and value is not None:
+        return {"kind": _KINDS[type(value)], **_row(value)}
+    return dict(value) if name == "votes" else value
 
 
-def _fields(record: Verdict | TextHashes | Truncation | TrajectoryMatch) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in record.__slots__}
+def _record(kind: type[Record], row: Mapping[str, Any]) -> Record:
+    used = [field for field in _fields(cast(Any, kind)) if field.always or field.key in row]
+    return kind(**{field.name: _value(field.name, row[field.key]) for field in used})
 
 
-def _without_none(extras: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in extras.items() if value is not None}
+def _value(name: str, value: Any) -> Any:
+    if name in _PARTS and value is not None:
+        kind = _PARTS[name]
+        return tuple(_record(kind, part) for part in value) if isinstance(value, list) else _record(kind, value)
+    if name == "verdict" and value is not None:
+        return _record(_VERDICTS[value["kind"]], value)
+    return dict(value) if name == "votes" else _tupled(value, null=math.nan if name in _UNDEFINED else None)
 
 
-def _shown_row(shown: Shown) -> dict[str, Any]:
-    extras = {
-        "thinking": shown.thinking,
-        "part": shown.part or None,
-        "anchor": shown.anchor,
-        "label": shown.label,
-        "referenced": shown.referenced,
-        "read_anywhere": shown.read_anywhere or None,
-        "repaired": _failure_row(shown.repaired),
-        "reason": shown.reason,
-        "reason_failure": _failure_row(shown.reason_failure),
-        "distribution": _distribution_row(shown.distribution),
-        "grades": _distribution_row(shown.grades),
-        "log_odds": shown.log_odds,
-    }
-    return {
-        "order": shown.order,
-        "text": shown.text,
-        "scores": shown.scores,
-        "failure": _failure_row(shown.failure),
-        "cut": [_without_none(_fields(cut) | {"steps": cut.steps or None}) for cut in shown.truncations],
-    } | _without_none(extras)
-
-
-def _solve_row(solve: SelfAnswer) -> dict[str, Any]:
-    return {"text": solve.text, "answer": solve.answer} | _without_none({"thinking": solve.thinking})
-
-
-def _shown(row: Mapping[str, Any]) -> Shown:
-    return Shown(
-        order=tuple(row["order"]),
-        text=row["text"],
-        thinking=row.get("thinking"),
-        part=row.get("part", ""),
-        label=row.get("label"),
-        referenced=row.get("referenced"),
-        scores=_scores(row["scores"]),
-        anchor=row.get("anchor"),
-        failure=_failure(row["failure"]),
-        read_anywhere=row.get("read_anywhere", False),
-        repaired=_failure(row.get("repaired")),
-        reason=row.get("reason"),
-        reason_failure=_failure(row.get("reason_failure")),
-        distribution=_distribution(row.get("distribution")),
-        grades=_grades(row.get("grades")),
-        log_odds=row.get("log_odds"),
-        truncations=tuple(Truncation(**{**cut, "steps": tuple(cut.get("steps", ()))}) for cut in row["cut"]),
-    )
-
-
-def _distribution_row(distribution: PairDistribution | GradeDistribution | None) -> dict[str, Any] | None:
-    if distribution is None:
-        return None
-    row: dict[str, Any] = json_ready(distribution)
-    if not row["approximation"]:
-        del row["approximation"]
-    return row
-
-
-def _distribution(row: Mapping[str, Any] | None) -> PairDistribution | None:
-    if row is None:
-        return None
-    first, second = row["expected"]
-    return PairDistribution(
-        expected=(_number(first), _number(second)),
-        first_better=_number(row["first_better"]),
-        tie=_number(row["tie"]),
-        unassigned=row["unassigned"],
-        likeliest=tuple((s1, s2, probability) for s1, s2, probability in row["likeliest"]),
-        approximation=row.get("approximation", ""),
-    )
-
-
-def _grades(row: Mapping[str, Any] | None) -> GradeDistribution | None:
-    if row is None:
-        return None
-    return GradeDistribution(
-        expected=_number(row["expected"]),
-        unassigned=row["unassigned"],
-        likeliest=tuple((score, probability) for score, probability in row["likeliest"]),
-        approximation=row.get("approximation", ""),
-    )
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _scores(values: list[float] | None) -> tuple[float, ...] | None:
-    return None if values is None else tuple(values)
-
-
-def _failure_row(failure: Unparsed | None) -> dict[str, str] | None:
-    return None if failure is None else {"code": failure.code, "text": failure.text, "why": failure.why}
-
-
-def _failure(row: Mapping[str, Any] | None) -> Unparsed | None:
-    return None if row is None else Unparsed(row["code"], row["text"], row["why"])
+def _tupled(value: Any, *, null: float | None) -> Any:
+    if isinstance(value, list):
+        return tuple(_tupled(item, null=null) for item in value)
+    return null if value is None else value
