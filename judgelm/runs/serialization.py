@@ -57,6 +57,7 @@ _ALWAYS = frozenset({
     "truncations", "answer", "why",
 })  # fmt: skip
 """Fields with a default that are written even if they have it."""
+_SCALARS = frozenset({str, int, float, bool})
 _FIRST = ("id", "mode", "verdict", "scores", "consistent", "probability", "failure", "shown")
 """The order of the keys at the start of a row."""
 
@@ -112,10 +113,10 @@ def is_judgment_row(row: Mapping[str, Any]) -> bool:
 
 def _row(record: Any) -> dict[str, Any]:
     row, kind = {}, cast(Any, type(record))
-    for field in _fields(kind):
-        value = getattr(record, field.name)
-        if field.always or value != field.default:
-            row[field.key] = _json_value(field.name, value)
+    for name, key, default, always in _fields(kind):
+        value = getattr(record, name)
+        if always or value != default:
+            row[key] = value if type(value) in _SCALARS else _json_value(name, value)
     return json_ready(row) if kind in (PairDistribution, GradeDistribution) else row
 
 
@@ -128,14 +129,18 @@ def _json_value(name: str, value: Any) -> Any:
 
 
 def _record(kind: type[Record], row: Mapping[str, Any]) -> Record:
-    used = [field for field in _fields(cast(Any, kind)) if field.always or field.key in row]
-    return kind(**{field.name: _value(field.name, row[field.key]) for field in used})
+    values = {}
+    for name, key, _, always in _fields(cast(Any, kind)):
+        if always or key in row:
+            value = row[key]
+            values[name] = value if type(value) in _SCALARS else _value(name, value)
+    return kind(**values)
 
 
 def _value(name: str, value: Any) -> Any:
     if name in _PARTS and value is not None:
         kind = _PARTS[name]
-        return tuple(_record(kind, part) for part in value) if isinstance(value, list) else _record(kind, value)
+        return tuple([_record(kind, part) for part in value]) if isinstance(value, list) else _record(kind, value)
     if name == "verdict" and value is not None:
         return _record(_VERDICTS[value["kind"]], value)
     return dict(value) if name == "votes" else _tupled(value, null=math.nan if name in _UNDEFINED else None)
@@ -143,5 +148,5 @@ def _value(name: str, value: Any) -> Any:
 
 def _tupled(value: Any, *, null: float | None) -> Any:
     if isinstance(value, list):
-        return tuple(_tupled(item, null=null) for item in value)
+        return tuple([item if type(item) in _SCALARS else _tupled(item, null=null) for item in value])
     return null if value is None else value
