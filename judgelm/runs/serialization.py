@@ -67,6 +67,7 @@ class _Field(NamedTuple):
     key: str
     default: object
     always: bool
+    is_plain: bool
 
 
 @cache
@@ -78,6 +79,7 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
             _KEYS.get(field.name, field.name),
             field.default if field.default_factory is MISSING else field.default_factory(),
             field.name in _ALWAYS or (field.default is MISSING and field.default_factory is MISSING),
+            field.name not in {*_PARTS, "verdict", "votes"},
         )
         for field in fields(kind)
     ]
@@ -113,10 +115,10 @@ def is_judgment_row(row: Mapping[str, Any]) -> bool:
 
 def _row(record: Any) -> dict[str, Any]:
     row, kind = {}, cast(Any, type(record))
-    for name, key, default, always in _fields(kind):
+    for name, key, default, always, is_plain in _fields(kind):
         value = getattr(record, name)
         if always or value != default:
-            row[key] = value if type(value) in _SCALARS else _json_value(name, value)
+            row[key] = value if is_plain and type(value) in _SCALARS else _json_value(name, value)
     return json_ready(row) if kind in (PairDistribution, GradeDistribution) else row
 
 
@@ -130,10 +132,10 @@ def _json_value(name: str, value: Any) -> Any:
 
 def _record(kind: type[Record], row: Mapping[str, Any]) -> Record:
     values = {}
-    for name, key, _, always in _fields(cast(Any, kind)):
+    for name, key, _, always, is_plain in _fields(cast(Any, kind)):
         if always or key in row:
             value = row[key]
-            values[name] = value if type(value) in _SCALARS else _value(name, value)
+            values[name] = value if is_plain and type(value) in _SCALARS else _value(name, value)
     return kind(**values)
 
 

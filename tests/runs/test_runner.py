@@ -213,7 +213,7 @@ def stats_of(*judgments):
 
 
 def test_the_manifest_keeps_its_keys():
-    keys = """approximations both_orders coerced completion_tokens consistent cut distributions
+    keys = """abstained approximations both_orders coerced completion_tokens consistent cut distributions
         earlier_failures empty_slots failures first_failure grade_distributions grade_sum grades judge_s judged labels
         little_mass load_s mean_unassigned neutralised parts_failed probabilities prompt_tokens
         prompt_tokens_per_s rankings reason_cut reasons reasons_failed reasons_incomplete rejected repaired
