@@ -116,6 +116,24 @@ def atomic_write(path: str | Path) -> Iterator[Appender]:
         partial.unlink(missing_ok=True)
 
 
+@contextmanager
+def renamed(path: Path, way_out: str = "; choose a different folder") -> Iterator[Path]:
+    """Yield a temporary path and rename it to `path` on success.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror or error}{way_out}") from error
+    finally:
+        with suppress(OSError):  # missing, or not in a folder
+            partial.unlink()
+
+
 def check_no_input(outputs: Iterable[str | Path], inputs: Iterable[str | Path]) -> None:
     """Check that none of the outputs is also an input, by path, symbolic link, hard link, or redirection."""
     read = {key: path for path in inputs for key in _file_keys(path, 0)}

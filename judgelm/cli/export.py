@@ -11,13 +11,12 @@ import typer
 
 from judgelm.cli.console import Results, console, write_text
 from judgelm.cli.options import LabelOptions
-from judgelm.data.dataset_files import renamed
 from judgelm.data.readers.files import read_rows
 from judgelm.data.readers.rows import Reject
 from judgelm.data.readers.values import ID_FIELDS
 from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError
-from judgelm.jsonl import check_no_input
+from judgelm.jsonl import check_no_input, renamed
 from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Verdict, failure_name
 from judgelm.reports.cells import MAX_XLSX_CELL, NOT_IN_CSV, NOT_IN_PARQUET, NOT_IN_XLSX, CellTexts
 

@@ -2,13 +2,11 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from judgelm.errors import RunError
-from judgelm.jsonl import check_no_input, encode_line
+from judgelm.jsonl import check_no_input, encode_line, renamed
 
 _GROUP_ROWS = 4096
 
@@ -133,20 +131,3 @@ def write_text(path: Path, text: str) -> None:
     r"""Write a text file atomically. Lone surrogates are written as `\udXXX`."""
     with renamed(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-@contextmanager
-def renamed(path: Path) -> Iterator[Path]:
-    """Yield a temporary path and rename it to `path` on success.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        yield partial
-        os.replace(partial, path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror or error}; choose a different folder") from error
-    finally:
-        partial.unlink(missing_ok=True)

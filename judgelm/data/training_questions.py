@@ -13,7 +13,8 @@ from xxhash import xxh3_64_hexdigest
 
 from judgelm.data.duplicates import normalised
 from judgelm.data.samples import SampleStream
-from judgelm.errors import InputError, RunError
+from judgelm.errors import InputError
+from judgelm.jsonl import renamed
 
 QUESTIONS_NAME = "training_questions.sha"
 _DIGITS = 16
@@ -63,11 +64,8 @@ def seen_questions(questions: Sequence[str], hashes: Set[str]) -> SeenQuestions:
 
 def write_hashes(folder: str | Path, hashes: set[str]) -> None:
     """Write the hashes to the judge's folder."""
-    path = Path(folder) / QUESTIONS_NAME
-    try:
-        path.write_text("".join(f"{value}\n" for value in sorted(hashes)), encoding="ascii")
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from error
+    with renamed(Path(folder) / QUESTIONS_NAME, way_out="") as partial:
+        partial.write_text("".join(f"{value}\n" for value in sorted(hashes)), encoding="ascii")
 
 
 def read_hashes(folder: str | Path) -> set[str] | None:

@@ -18,8 +18,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from judgelm.engines.model_cache import cache_root
-from judgelm.errors import CardError, ConfigError, InputError, ModelError, RunError, not_found
-from judgelm.jsonl import parse_json
+from judgelm.errors import CardError, ConfigError, InputError, ModelError, not_found
+from judgelm.jsonl import parse_json, renamed
 from judgelm.modes import BatchMode, build_mode
 from judgelm.modes.released import MarkedReply, ReleasedMode, ReleasedPrompt
 from judgelm.prompts.judge_card import CARD_NAME
@@ -120,13 +120,9 @@ def keep_words(file: WordsFile, content: bytes, *, origin: str) -> None:
     """Write a file to the cache if its hash matches the card."""
     if (digest := hashlib.sha256(content).hexdigest()) != file.sha256:
         raise CardError(f"{origin} was not used: its sha256 is {digest[:12]}, but the card states {file.sha256[:12]}")
-    try:
-        file.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.path.with_suffix(".part")
+    with renamed(file.path, way_out="") as partial:
+        partial.parent.mkdir(parents=True, exist_ok=True)
         partial.write_bytes(content)
-        partial.replace(file.path)
-    except OSError as error:
-        raise RunError(f"{file.path}: cannot write: {error.strerror or error}") from error
 
 
 def cut(text: str, where: Cut, *, location: str) -> str:

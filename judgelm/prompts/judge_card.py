@@ -19,7 +19,8 @@ from urllib.request import Request, urlopen
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from judgelm.errors import CardError, ModelError, RunError
+from judgelm.errors import CardError, ModelError
+from judgelm.jsonl import renamed
 from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import HeadTerms, ThinkingMode
 from judgelm.yaml_files import read_yaml
@@ -371,10 +372,8 @@ def write_card(folder: str | Path, card: Card) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from error
+    with renamed(path, way_out="") as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def check_card(card: Card, *, template: str, template_sha: str, location: str) -> None:

@@ -23,12 +23,14 @@ from judgelm.runs.run_files import (
     check_output_is_no_input,
     latest_judgments,
     read_manifest,
+    required_manifest,
     run_paths,
     shown_id,
 )
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import CascadeStats, RunStats
 
+_RERUN = "rerun the cascade, starting with the small judge"
 _WAY_OUT = "a cascade requires them; use --engine transformers, vllm, or a server with logprobs, and pass --overwrite"
 
 
@@ -82,7 +84,7 @@ class Cascade:
     def large_job(self, unsure: set[str]) -> BatchJob:
         """Return the job for the large judge, with the given samples."""
         small, large = self.paths
-        before = {"band": list(self.band), "small": _without_input(_manifest(small)["fingerprint"])}
+        before = {"band": list(self.band), "small": _without_input(required_manifest(small, _RERUN)["fingerprint"])}
         return replace(
             self.job,
             out=str(large),
@@ -124,7 +126,7 @@ def has_probabilities(judgment: Judgment) -> bool:
 
 def join_runs(cascade: Cascade) -> tuple[RunStats, CascadeStats]:
     """Merge both runs into the output file without rewriting existing judgments."""
-    manifests = [_manifest(path) for path in cascade.paths]
+    manifests = [required_manifest(path, _RERUN) for path in cascade.paths]
     stats = RunStats(load_s=_seconds(manifests, "load_s"), judge_s=_seconds(manifests, "judge_s"))
     counts = CascadeStats()
     small_rejects = run_paths(cascade.paths[0])[2]
@@ -172,13 +174,6 @@ def _joined(cascade: Cascade, counts: CascadeStats) -> Iterator[Judgment]:
             counts.compared += before is not None
             counts.changed += before is not None and judgment.winner != before
         yield replace(judgment, decided_by="large")
-
-
-def _manifest(run: Path) -> dict[str, Any]:
-    manifest = read_manifest(run)
-    if manifest is None:
-        raise RunError(f"{run}: run not found; rerun the cascade, starting with the small judge")
-    return manifest
 
 
 def _without_input(fingerprint: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from judgelm.data.judged_texts import check_same_texts
-from judgelm.errors import ConfigError, InputError, RunError
+from judgelm.errors import ConfigError, InputError
 from judgelm.modes.votes import Opinion, combine, verdict_text
 from judgelm.package import VERSION
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, Unparsed, Verdict
-from judgelm.runs.run_files import RunFiles, check_output_is_no_input, latest_judgments, read_manifest
+from judgelm.runs.run_files import RunFiles, check_output_is_no_input, latest_judgments, required_manifest
 from judgelm.runs.session import common_mode, last_provenance, write_joined
 from judgelm.runs.stats import PanelJudgeStats, PanelStats, RunStats
 
@@ -60,13 +60,8 @@ class Panel:
     @cached_property
     def manifests(self) -> dict[str, dict[str, Any]]:
         """The manifest of each judge."""
-        manifests: dict[str, dict[str, Any]] = {}
-        for name, run in zip(self.names, self.runs, strict=True):
-            manifest = read_manifest(run)
-            if manifest is None:
-                raise RunError(f"{run}: run not found; check the path, or run judgelm-batch first")
-            manifests[name] = manifest
-        return manifests
+        way_out = "check the path, or run judgelm-batch first"
+        return {name: required_manifest(run, way_out) for name, run in zip(self.names, self.runs, strict=True)}
 
     @cached_property
     def family_of(self) -> dict[str, str]:

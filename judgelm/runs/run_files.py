@@ -10,7 +10,6 @@ model, template, mode, or input has changed.
 
 import hashlib
 import json
-import os
 import platform
 import re
 from array import array
@@ -28,7 +27,7 @@ from judgelm.bounds import read_text
 from judgelm.data.judged_texts import difference, digest_of, text_hashes
 from judgelm.data.readers.inputs import is_stream
 from judgelm.errors import ConfigError, InputError, RunError
-from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, repair_tail
+from judgelm.jsonl import Appender, check_no_input, parse_json, read_jsonl, renamed, repair_tail
 from judgelm.modes import BatchMode
 from judgelm.modes.readings import prompt_of
 from judgelm.package import VERSION
@@ -235,6 +234,13 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     return manifest
 
 
+def required_manifest(out: Path, way_out: str) -> dict[str, Any]:
+    """Load a run's manifest. Raise RunError if there is no run."""
+    if (manifest := read_manifest(out)) is None:
+        raise RunError(f"{out}: run not found; {way_out}")
+    return manifest
+
+
 def recorded_input(out: Path, name: str | None = None) -> Path | None:
     """Return the path of an input (by default, the first) if it is unchanged and next to the output."""
     try:
@@ -392,12 +398,8 @@ class RunFiles:
 
     def save(self) -> None:
         """Write the manifest atomically."""
-        draft = self.manifest_path.with_suffix(".tmp")
-        try:
+        with renamed(self.manifest_path, "; choose another -o") as draft:
             draft.write_text(json.dumps(self.manifest, indent=1, default=str), encoding="utf-8")
-            os.replace(draft, self.manifest_path)
-        except OSError as error:
-            raise RunError(f"{self.manifest_path}: cannot write: {error.strerror}; choose another -o") from error
 
     def write(self, judgment: Judgment) -> None:
         """Append a judgment."""
