@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from judgelm.metrics.resampling import Floats, Ints
 
@@ -88,7 +89,7 @@ class _Likelihood:
 
     def derivatives(self, parameters: Floats) -> tuple[Floats, Floats]:
         upper, lower = self._bounds(parameters)
-        above, below = _sigmoid(-upper), _sigmoid(lower)
+        above, below = expit(-upper), expit(lower)
         with np.errstate(over="ignore"):
             between = 1 / np.expm1(upper - lower)  # 0 where one bound is infinite
         gradient = self._upper.T @ (self._counts * (above + between)) - self._lower.T @ (
@@ -114,7 +115,3 @@ def _inverse(information: Floats) -> Floats | None:
     except (scipy.linalg.LinAlgError, ValueError):
         return None
     return np.asarray(scipy.linalg.cho_solve(factor, np.eye(len(information))), dtype=np.float64)
-
-
-def _sigmoid(values: Floats) -> Floats:
-    return np.asarray(np.exp(-np.logaddexp(0, -values)), dtype=np.float64)
