@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import (
     ChatRequest,
     Dialect,
@@ -21,21 +22,6 @@ from judgelm.dialects.contract import (
     last_text,
     task_from_split,
     template_dialect,
-)
-from judgelm.dialects.replies import (
-    best_answer,
-    consistent_scores,
-    each_reply,
-    grade_text,
-    reason_and_verdict,
-    room_for_words,
-    safe_reason,
-    scores_and_reason,
-    winner_name,
-    winner_of_two,
-    winner_sentence,
-    winner_with_ties,
-    words_and_verdict,
 )
 from judgelm.dialects.splits import TEMPLATES, Blocks, Pattern, TemplateSplit, latest_split, resolve_split
 
@@ -95,17 +81,17 @@ def _recognise_judgelm(name: str, request: ChatRequest) -> JudgeTask | None:
 
 
 def _scored(ties: bool, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    words = f"{winner_sentence(task, result, ties=ties)} {safe_reason(result.reason)}".strip()
-    scores = " ".join(consistent_scores(task, result, ties=ties))
-    return words_and_verdict(request, words, scores, "{verdict}\n{words}")
+    words = f"{replies.winner_sentence(task, result, ties=ties)} {replies.safe_reason(result.reason)}".strip()
+    scores = " ".join(replies.consistent_scores(task, result, ties=ties))
+    return replies.words_and_verdict(request, words, scores, "{verdict}\n{words}")
 
 
 def _fair_scores(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Do not end with a line break, which the client's parser would reject."""
-    first, second = consistent_scores(task, result)
-    words = f"{winner_sentence(task, result)} {safe_reason(result.reason)}".strip()
+    first, second = replies.consistent_scores(task, result)
+    words = f"{replies.winner_sentence(task, result)} {replies.safe_reason(result.reason)}".strip()
     scores = f"Score of the Assistant 1: {first}\nScore of the Assistant 2: {second}"
-    return words_and_verdict(request, words, scores, "Evaluation evidence: {words}\n{verdict}")
+    return replies.words_and_verdict(request, words, scores, "Evaluation evidence: {words}\n{verdict}")
 
 
 _REVIEWS = (
@@ -115,7 +101,7 @@ _REVIEWS = (
         text=_INSTRUCTED,
         split=_split_review,
         accepts=lambda request, split: bool(_LAST_LINES.search(split.values["instruction"])),
-        render=each_reply(_fair_scores),
+        render=replies.each_reply(_fair_scores),
     ),
     *(
         template_dialect(
@@ -125,7 +111,7 @@ _REVIEWS = (
             text=partial(_review_of, first_client=first_client),
             split=_split_review,
             accepts=_wants_score_line,
-            render=each_reply(partial(_scored, first_client)),  # only vicuna-review supports ties
+            render=replies.each_reply(partial(_scored, first_client)),  # only vicuna-review supports ties
         )
         for name, first_client in (("vicuna-review", True), ("alpaca-eval-lmsys", False))
     ),
@@ -133,7 +119,7 @@ _REVIEWS = (
         Dialect(
             name=name,
             recognise=partial(_recognise_judgelm, name),
-            render=each_reply(partial(_scored, True)),
+            render=replies.each_reply(partial(_scored, True)),
             templates=(_JUDGELM,),
         )
         for name in ("judgelm", "judgelm-reference")
@@ -222,18 +208,22 @@ def _turn_dialect(
 
 def _label(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     labels = {1: "[[A]]", 2: "[[B]]", "tie": "[[C]]"}
-    return words_and_verdict(request, scores_and_reason(result, None), labels[winner_with_ties(task, result)])
+    return replies.words_and_verdict(
+        request, replies.scores_and_reason(result, None), labels[replies.winner_with_ties(task, result)]
+    )
 
 
 def _rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    rating = f"[[{grade_text(result, _SCALE)}]]"
-    return words_and_verdict(request, scores_and_reason(result, None), rating, "{words}\n\nRating: {verdict}")
+    rating = f"[[{replies.grade_text(result, _SCALE)}]]"
+    return replies.words_and_verdict(
+        request, replies.scores_and_reason(result, None), rating, "{words}\n\nRating: {verdict}"
+    )
 
 
 def _mt_bench_dialects(referenced: bool) -> tuple[Dialect, ...]:
     math = "-math" if referenced else ""
     slots: tuple[str, ...] = ("reference",) if referenced else ()
-    pair, single = each_reply(_label), each_reply(_rating)
+    pair, single = replies.each_reply(_label), replies.each_reply(_rating)
     offers_pair, offers_grade = partial(_system_offers, _PAIR_LABELS), partial(_system_offers, (_GRADE_LABEL,))
     return (
         _turn_dialect(f"fastchat-pair{math}", _PAIR, referenced=referenced, labels=_PAIR_LABELS, render=pair),
@@ -265,15 +255,15 @@ def _recognise_arena(request: ChatRequest) -> JudgeTask | None:
 
 
 def _arena_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    words, label = scores_and_reason(result, None), f"[[{_arena_label(task, result)}]]"
-    return words_and_verdict(request, words, label, "{words}\n\nMy final verdict is: {verdict}")
+    words, label = replies.scores_and_reason(result, None), f"[[{_arena_label(task, result)}]]"
+    return replies.words_and_verdict(request, words, label, "{words}\n\nMy final verdict is: {verdict}")
 
 
 def _arena_label(task: JudgeTask, result: JudgeResult) -> str:
     labels = task.facts["labels"]
     if result.winner == "tie" and "A=B" in labels:
         return "A=B"
-    winner = winner_of_two(task, result)
+    winner = replies.winner_of_two(task, result)
     lead = (result.scores[0] - result.scores[1]) * (1 if winner == 1 else -1) if len(result.scores) == 2 else 0.0
     much, little = ("A>>B", "A>B") if winner == 1 else ("B>>A", "B>A")
     return much if much in labels and lead >= _MUCH_BETTER else little
@@ -300,7 +290,7 @@ def _judgebench_dialect(
         text=last_text("user", strip=lambda text: text.removesuffix("\n")),
         split=partial(resolve_split, blocks=blocks),
         accepts=accepts,
-        render=each_reply(winner_name(*verdicts)),
+        render=replies.each_reply(replies.winner_name(*verdicts)),
     )
 
 
@@ -346,25 +336,25 @@ def _after_heading(heading: str, *wanted: str) -> Callable[[ChatRequest], str | 
 
 
 def _last_line(verdict: Callable[[JudgeTask, JudgeResult], str]) -> ReplyText:
-    return lambda task, request, result: reason_and_verdict(request, result, verdict(task, result))
+    return lambda task, request, result: replies.reason_and_verdict(request, result, verdict(task, result))
 
 
-_letter = winner_name("A", "B")
-_letter_last = _last_line(lambda task, result: f"[[{'A' if winner_of_two(task, result) == 1 else 'B'}]]")
-_pair_reply = each_reply(_letter_last)
+_letter = replies.winner_name("A", "B")
+_letter_last = _last_line(lambda task, result: f"[[{'A' if replies.winner_of_two(task, result) == 1 else 'B'}]]")
+_pair_reply = replies.each_reply(_letter_last)
 _rated_text = _after_heading("\n\n[Query]\n", "### Task Description\n", "on a scale of 1 to 10")
 
 
 def _con_j_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Render a verdict with Chinese keys; 30 characters are reserved for everything except the reason."""
-    words = scores_and_reason(result, room_for_words(request, 30))
-    return json.dumps({"原因": words, "更好的回答": winner_of_two(task, result)}, ensure_ascii=False)
+    words = replies.scores_and_reason(result, replies.room_for_words(request, 30))
+    return json.dumps({"原因": words, "更好的回答": replies.winner_of_two(task, result)}, ensure_ascii=False)
 
 
 def _atla_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     layout = "**Reasoning:** {words}\n\n**Result:** {verdict}"
     verdict = _letter(task, request, result)
-    return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.", taken=35)
+    return replies.reason_and_verdict(request, result, verdict, layout, otherwise="See the result.", taken=35)
 
 
 _JUDGE_MODELS = (
@@ -372,7 +362,7 @@ _JUDGE_MODELS = (
         "rewardbench-offsetbias",
         "\n\n# Instruction:\n",
         "Do NOT output any other words.\nHere are some rules of the evaluation:\n",
-        winner_name("Output (a)", "Output (b)"),
+        replies.winner_name("Output (a)", "Output (b)"),
     ),
     ("rewardbench-con-j", "。以下是问题和候选回答的内容：\n    \n问题：", '"更好的回答"', _con_j_text),
     ("rewardbench-atla", "\n\nHere is the data.\n\nInstruction:\n```\n", "**Result:** <A or B>", _atla_text),
@@ -393,17 +383,19 @@ _REWARDBENCH = (
         name="rewardbench-four",
         recognise=_recognise_four,
         templates=(_FOUR,),
-        render=each_reply(_last_line(lambda task, result: f"[[{_LETTERS[best_answer(task, result)]}]]")),
+        render=replies.each_reply(
+            _last_line(lambda task, result: f"[[{_LETTERS[replies.best_answer(task, result)]}]]")
+        ),
     ),
     template_dialect(
         "rewardbench-ratings",
         "grade",
         scale=_SCALE,
         text=lambda request: None if (text := _rated_text(request)) is None else text.rstrip("\n"),
-        render=each_reply(_last_line(lambda task, result: grade_text(result, _SCALE, whole=True))),
+        render=replies.each_reply(_last_line(lambda task, result: replies.grade_text(result, _SCALE, whole=True))),
     ),
     *(
-        template_dialect(name, "pair", text=_after_heading(heading, wanted), render=each_reply(text))
+        template_dialect(name, "pair", text=_after_heading(heading, wanted), render=replies.each_reply(text))
         for name, heading, wanted, text in _JUDGE_MODELS
     ),
 )
@@ -412,7 +404,7 @@ DIALECTS: tuple[Dialect, ...] = (
     *_REVIEWS,
     *_mt_bench_dialects(False),
     *_mt_bench_dialects(True),
-    Dialect(name="arena-hard", recognise=_recognise_arena, render=each_reply(_arena_text), templates=(_ARENA,)),
+    Dialect(name="arena-hard", recognise=_recognise_arena, render=replies.each_reply(_arena_text), templates=(_ARENA,)),
     *_JUDGEBENCH,
     *_REWARDBENCH,
 )

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import (
     ChatRequest,
     Dialect,
@@ -15,16 +16,6 @@ from judgelm.dialects.contract import (
     last_text,
     sample_of,
     template_dialect,
-)
-from judgelm.dialects.replies import (
-    expected_grade,
-    explanation,
-    grade_text,
-    is_fulfilled,
-    rescale,
-    results_per_reply,
-    same_reply,
-    verdict_logprobs,
 )
 from judgelm.dialects.splits import TEMPLATES, Pattern
 from judgelm.records import Sample, TokenLogprobs
@@ -124,28 +115,28 @@ def _slot(name: str) -> str:
 def _render_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
     assert task.scale is not None
     scale = task.scale
-    drawn = results_per_reply(request, result)
-    texts = tuple(_graded(each, grade_text(each, scale, whole=request.logprobs)) for each in drawn)
+    drawn = replies.results_per_reply(request, result)
+    texts = tuple(_graded(each, replies.grade_text(each, scale, whole=request.logprobs)) for each in drawn)
     if not request.logprobs:
         return Reply(texts=texts)
-    grade = grade_text(drawn[0], scale, whole=True)
+    grade = replies.grade_text(drawn[0], scale, whole=True)
     probabilities = {grade: 0.0} | {str(whole): share for whole, share in _whole_grades(result, scale).items()}
-    before_end = verdict_logprobs(texts[0].removesuffix("}"), grade, probabilities, request.top_logprobs)
+    before_end = replies.verdict_logprobs(texts[0].removesuffix("}"), grade, probabilities, request.top_logprobs)
     end = TokenLogprobs(token="}", logprob=0.0, candidates=(("}", 0.0),)[: request.top_logprobs])
     return Reply(texts=texts, logprobs=(*before_end, end))
 
 
 def _graded(result: JudgeResult, grade: str) -> str:
     """Omit digits from the reason, because the client searches the tokens for the grade."""
-    reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
+    reason = json.dumps(replies.explanation(result, digits=False), ensure_ascii=False)
     return f'{{"reason": {reason}, "score": {grade}}}'
 
 
 def _whole_grades(result: JudgeResult, scale: tuple[float, float]) -> Mapping[int, float]:
     """Split each score's probability between the two nearest integer grades, so that the mean is the expected grade."""
     shares: dict[int, float] = {}
-    for score, share in result.grades or ((expected_grade(result), 1.0),):
-        rescaled = rescale(score, scale)
+    for score, share in result.grades or ((replies.expected_grade(result), 1.0),):
+        rescaled = replies.rescale(score, scale)
         below = math.floor(rescaled)
         for grade, part in ((below, 1 - (rescaled - below)), (below + 1, rescaled - below)):
             shares[grade] = shares.get(grade, 0.0) + part * share
@@ -159,20 +150,20 @@ DIALECTS: tuple[Dialect, ...] = (
     Dialect(
         name="deepeval-geval-strict",
         recognise=_recognise_strict,
-        render=same_reply(lambda task, result: _graded(result, "1" if is_fulfilled(result) else "0")),
+        render=replies.same_reply(lambda task, result: _graded(result, "1" if replies.is_fulfilled(result) else "0")),
         templates=(_STRICT,),
     ),
     template_dialect(
         "deepeval-geval-steps",
         "prepare",
         text=_stripped_user,
-        render=same_reply(lambda task, result: json.dumps({"steps": list(_STEPS)})),
+        render=replies.same_reply(lambda task, result: json.dumps({"steps": list(_STEPS)})),
     ),
     template_dialect("opik-g-eval", "grade", text=_opik_text, scale=(0, 10), render=_render_grade),
     template_dialect(
         "opik-g-eval-steps",
         "prepare",
         text=_opik_text,
-        render=same_reply(lambda task, result: "\n".join(_STEPS)),
+        render=replies.same_reply(lambda task, result: "\n".join(_STEPS)),
     ),
 )

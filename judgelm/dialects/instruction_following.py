@@ -14,6 +14,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import (
     ChatRequest,
     Dialect,
@@ -29,20 +30,6 @@ from judgelm.dialects.contract import (
     task_from_split,
     template_dialect,
     user_text,
-)
-from judgelm.dialects.replies import (
-    each_reply,
-    grade_text,
-    likelier_answer,
-    probability_first,
-    reason_and_verdict,
-    results_per_reply,
-    room_for_words,
-    same_reply,
-    scores_and_reason,
-    verdict_logprobs,
-    winner_name,
-    winner_of_two,
 )
 from judgelm.dialects.splits import TEMPLATES, Pattern
 
@@ -64,15 +51,15 @@ def _call_or_text(text: ReplyText) -> Render:
         forced = [tool for tool in fitting if tool.name == request.forced_tool]
         tool = next(iter(forced or fitting), None)
         if tool is None:
-            return each_reply(text)(task, request, result)
-        [first, *_] = results_per_reply(request, result)
+            return replies.each_reply(text)(task, request, result)
+        [first, *_] = replies.results_per_reply(request, result)
         return Reply(tool=tool.name, arguments=json.dumps(_arguments(task, request, first, tool)))
 
     return render
 
 
 def _literal(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    rank = winner_of_two(task, result)
+    rank = replies.winner_of_two(task, result)
     return f"[{{'model': 'model_1', 'rank': {rank}}}, {{'model': 'model_2', 'rank': {3 - rank}}}]"
 
 
@@ -86,37 +73,37 @@ def _properties(tool: Tool | None) -> Any:
 
 
 def _arguments(task: JudgeTask, request: ChatRequest, result: JudgeResult, tool: Tool | None) -> dict[str, object]:
-    better = winner_of_two(task, result)
+    better = replies.winner_of_two(task, result)
     names = _MODELS if task.dialect == "alpaca-eval-ranking" else _IDENTIFIERS
     models = [names[better], names[3 - better]]
     ranks = {"ordered_models": [{"model": model, "rank": rank} for rank, model in enumerate(models, start=1)]}
     if "concise_explanation" not in _properties(tool):
         return {**ranks}
-    words = scores_and_reason(result, room_for_words(request, len(json.dumps(ranks)) + 30))
+    words = replies.scores_and_reason(result, replies.room_for_words(request, len(json.dumps(ranks)) + 30))
     return {"concise_explanation": words, **ranks}
 
 
 def _render_token(names: Mapping[int, str], task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
     """Put the verdict last, because the client parses the last token."""
     texts = []
-    for drawn in results_per_reply(request, result):
+    for drawn in replies.results_per_reply(request, result):
         likelier = request.logprobs and request.n == 1
-        better = likelier_answer(task, drawn) if likelier else winner_of_two(task, drawn)
+        better = replies.likelier_answer(task, drawn) if likelier else replies.winner_of_two(task, drawn)
         texts.append(_before_token(task, request, drawn, names) + names[better])
     if not request.logprobs:
         return Reply(texts=tuple(texts))
-    first = probability_first(result)
+    first = replies.probability_first(result)
     probabilities = {names[1]: first, names[2]: 1 - first}
-    logprobs = verdict_logprobs(texts[0], texts[0][-1], probabilities, request.top_logprobs)
+    logprobs = replies.verdict_logprobs(texts[0], texts[0][-1], probabilities, request.top_logprobs)
     return Reply(texts=tuple(texts), logprobs=logprobs)
 
 
 def _before_token(task: JudgeTask, request: ChatRequest, result: JudgeResult, names: Mapping[int, str]) -> str:
     if not task.facts["explanation"] or (request.max_tokens is not None and request.max_tokens < _MIN_ROOM):
         return ""
-    words = scores_and_reason(result, room_for_words(request, 2))
+    words = replies.scores_and_reason(result, replies.room_for_words(request, 2))
     if re.search(rf"\b[{names[1]}{names[2]}]\b", words):
-        words = scores_and_reason(replace(result, reason=None), None)
+        words = replies.scores_and_reason(replace(result, reason=None), None)
     return f"{words}\n" if words else ""
 
 
@@ -163,7 +150,7 @@ def _recognise_batch(request: ChatRequest) -> JudgeTask | None:
 def _render_batch(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
     results = result.batch or (result,)
     better = (
-        winner_name("Output (a)", "Output (b)")(replace(task, sample=sample), request, each)
+        replies.winner_name("Output (a)", "Output (b)")(replace(task, sample=sample), request, each)
         for sample, each in zip(task.facts["batch"], results, strict=True)
     )
     return Reply(texts=("\n".join(better),) * request.n)
@@ -184,8 +171,8 @@ def _real_task(request: ChatRequest) -> str | None:
 
 
 def _render_choice(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    name = winner_name("Output (a)", "Output (b)")
-    chosen = [name(task, request, drawn) for drawn in results_per_reply(request, result)]
+    name = replies.winner_name("Output (a)", "Output (b)")
+    chosen = [name(task, request, drawn) for drawn in replies.results_per_reply(request, result)]
     for tool in request.tools:
         if _ARGUMENT in (tool.parameters.get("properties") or ()):
             return Reply(tool=tool.name, arguments=json.dumps({_ARGUMENT: chosen[0]}))
@@ -271,15 +258,15 @@ def _recognise_preparation(request: ChatRequest) -> JudgeTask | None:
 
 
 def _llmbar_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    return grade_text(result, _LLMBAR_SCALE, whole=True)
+    return replies.grade_text(result, _LLMBAR_SCALE, whole=True)
 
 
 def _llmbar_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    verdict = winner_name("Output (a)", "Output (b)")(task, request, result)
+    verdict = replies.winner_name("Output (a)", "Output (b)")(task, request, result)
     if not task.facts["explanation"]:
         return verdict
     claim = f"Therefore, {verdict} is better."  # the client expects a character after "better"
-    return reason_and_verdict(request, result, claim, "{words} {verdict}")
+    return replies.reason_and_verdict(request, result, claim, "{words} {verdict}")
 
 
 DIALECTS: tuple[Dialect, ...] = (
@@ -304,11 +291,11 @@ DIALECTS: tuple[Dialect, ...] = (
         facts=lambda template, text: {"explanation": template is _LETTER_EXPLAINED},
         render=partial(_render_token, {1: "A", 2: "B"}),
     ),
-    _llmbar_dialect("pair", _ANSWERS, _BARE, _DECISION, render=each_reply(_llmbar_text)),
-    _llmbar_dialect("grade", _ANSWER, _SCORE, render=each_reply(_llmbar_rating)),
+    _llmbar_dialect("pair", _ANSWERS, _BARE, _DECISION, render=replies.each_reply(_llmbar_text)),
+    _llmbar_dialect("grade", _ANSWER, _SCORE, render=replies.each_reply(_llmbar_rating)),
     Dialect(
         name="llmbar-preparation",
         recognise=_recognise_preparation,
-        render=same_reply(lambda task, result: str(task.facts["reply"])),
+        render=replies.same_reply(lambda task, result: str(task.facts["reply"])),
     ),
 )

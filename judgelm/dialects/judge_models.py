@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import (
     AMBIGUOUS,
     ChatRequest,
@@ -19,17 +20,6 @@ from judgelm.dialects.contract import (
     task_from_split,
     template_dialect,
     user_text,
-)
-from judgelm.dialects.replies import (
-    each_reply,
-    explanation,
-    format_number,
-    grade_text,
-    is_fulfilled,
-    reason_and_verdict,
-    same_reply,
-    winner_name,
-    winner_of_two,
 )
 from judgelm.dialects.splits import TEMPLATES, TemplateSplit
 from judgelm.records import Sample
@@ -46,12 +36,12 @@ def _autoj_text(wanted: str, request: ChatRequest) -> str | None:
 
 
 def _autoj_decision(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    decision = "Tie" if result.winner == "tie" else f"Response {winner_of_two(task, result)}"
-    return reason_and_verdict(request, result, f"So, the final decision is {decision}.")
+    decision = "Tie" if result.winner == "tie" else f"Response {replies.winner_of_two(task, result)}"
+    return replies.reason_and_verdict(request, result, f"So, the final decision is {decision}.")
 
 
 def _autoj_rating(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    return reason_and_verdict(request, result, f"Rating: [[{grade_text(result, _AUTOJ_SCALE)}]]")
+    return replies.reason_and_verdict(request, result, f"Rating: [[{replies.grade_text(result, _AUTOJ_SCALE)}]]")
 
 
 # PandaLM (Wang et al. 2023; WeOpenML/PandaLM), also sent by JudgeBench. The first line of the reply is `1`, `2`, or
@@ -67,9 +57,9 @@ def _pandalm_prompt(request: ChatRequest) -> str | None:
 
 
 def _pandalm_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
-    verdict = "Tie" if result.winner == "tie" else str(winner_of_two(task, result))
+    verdict = "Tie" if result.winner == "tie" else str(replies.winner_of_two(task, result))
     taken = len(_PANDALM_REPLY.format(verdict="Tie", words=""))
-    return reason_and_verdict(request, result, verdict, _PANDALM_REPLY, taken=taken)
+    return replies.reason_and_verdict(request, result, verdict, _PANDALM_REPLY, taken=taken)
 
 
 # Prometheus (Kim et al. 2024, Prometheus 2; prometheus-eval/prometheus-eval) grades a response from 1 to 5 against a
@@ -96,16 +86,16 @@ def _prometheus_dialect(name: str, kind: TaskKind, heading: str) -> Dialect:
         scale = _PROMETHEUS_SCALE if kind == "grade" else None
         return task_from_split(name, kind, split, scale=scale, criterion=split.values["criterion"].strip("\n"))
 
-    return Dialect(name=name, recognise=recognise, render=each_reply(_prometheus_text), templates=templates)
+    return Dialect(name=name, recognise=recognise, render=replies.each_reply(_prometheus_text), templates=templates)
 
 
 def _prometheus_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     if task.kind == "grade":
-        verdict = grade_text(result, _PROMETHEUS_SCALE, whole=True)
+        verdict = replies.grade_text(result, _PROMETHEUS_SCALE, whole=True)
     else:
-        verdict = winner_name("A", "B")(task, request, result)
+        verdict = replies.winner_name("A", "B")(task, request, result)
     layout = f"Feedback: {{words}} {_PROMETHEUS_MARK} {{verdict}}"
-    return reason_and_verdict(request, result, verdict, layout, otherwise="See the result.")
+    return replies.reason_and_verdict(request, result, verdict, layout, otherwise="See the result.")
 
 
 # Flow-Judge (Flow AI 2024; flowaicom/flow-judge): inputs and an output in user-defined tags, a criterion, and a rubric.
@@ -199,11 +189,11 @@ def _flowjudge_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) 
     assert task.scale is not None
     low, high = task.scale
     if task.kind == "label":
-        score = format_number(high if is_fulfilled(result) else low)
+        score = replies.format_number(high if replies.is_fulfilled(result) else low)
     else:
-        score = grade_text(result, task.scale, whole=True)
+        score = replies.grade_text(result, task.scale, whole=True)
     layout = "<feedback>\n{words}\n</feedback>\n<score>\n{verdict}\n</score>"
-    return reason_and_verdict(request, result, score, layout, otherwise="See the score.", taken=_REPLY_MARKUP)
+    return replies.reason_and_verdict(request, result, score, layout, otherwise="See the score.", taken=_REPLY_MARKUP)
 
 
 # G-Eval's original script has four metrics for summaries, each with a system message that asks for a bare number. Users
@@ -235,14 +225,14 @@ def _recognise_geval(request: ChatRequest) -> JudgeTask | None:
 
 def _geval_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Return a decimal grade. The client averages the first number in each reply."""
-    return grade_text(result, task.scale)
+    return replies.grade_text(result, task.scale)
 
 
 # inspect_ai's model-graded scorers use a criterion (`model_graded_qa`) or a reference answer (`model_graded_fact`).
 # Users write the instructions after the data. Replies are `C` or `I`, never `P` (partially correct). Source: requests
 # and replies captured from inspect_ai 0.3.
 def _inspect_text(task: JudgeTask, result: JudgeResult) -> str:
-    return f"{explanation(result)}\n\nGRADE: {'C' if is_fulfilled(result) else 'I'}"
+    return f"{replies.explanation(result)}\n\nGRADE: {'C' if replies.is_fulfilled(result) else 'I'}"
 
 
 # SimpleQA's grader: the reply is `A` (correct) or `B` (incorrect). Users choose the worked examples. We never return
@@ -254,7 +244,7 @@ DIALECTS: tuple[Dialect, ...] = (
             "label",
             text=last_text("user", strip=lambda text: text.lstrip("\n")),
             accepts=lambda request, split: "GRADE: " in split.values["instructions"],
-            render=same_reply(_inspect_text),
+            render=replies.same_reply(_inspect_text),
         )
         for name in ("inspect-model-graded-qa", "inspect-model-graded-fact")
     ),
@@ -262,14 +252,14 @@ DIALECTS: tuple[Dialect, ...] = (
         "autoj-pair",
         "pair",
         text=partial(_autoj_text, "final decision is Response 1 / Response 2 / Tie"),
-        render=each_reply(_autoj_decision),
+        render=replies.each_reply(_autoj_decision),
     ),
     template_dialect(
         "autoj-single",
         "grade",
         text=partial(_autoj_text, "[[rating]]"),
         scale=_AUTOJ_SCALE,
-        render=each_reply(_autoj_rating),
+        render=replies.each_reply(_autoj_rating),
     ),
     template_dialect(
         "pandalm",
@@ -277,18 +267,21 @@ DIALECTS: tuple[Dialect, ...] = (
         TEMPLATES["pandalm"],
         TEMPLATES["pandalm-with-input"],
         text=_pandalm_prompt,
-        render=each_reply(_pandalm_text),
+        render=replies.each_reply(_pandalm_text),
     ),
     _prometheus_dialect("prometheus-absolute", "grade", "\n\n###The instruction to evaluate:\n"),
     _prometheus_dialect("prometheus-relative", "pair", "\n\n###Instruction:\n"),
     Dialect(
-        name="flowjudge", recognise=_recognise_flowjudge, render=each_reply(_flowjudge_text), templates=(_FLOWJUDGE,)
+        name="flowjudge",
+        recognise=_recognise_flowjudge,
+        render=replies.each_reply(_flowjudge_text),
+        templates=(_FLOWJUDGE,),
     ),
-    Dialect(name="geval", recognise=_recognise_geval, render=each_reply(_geval_text), templates=_GEVAL_TEXTS),
+    Dialect(name="geval", recognise=_recognise_geval, render=replies.each_reply(_geval_text), templates=_GEVAL_TEXTS),
     template_dialect(
         "simpleqa",
         "label",
         text=last_text("user", strip=str.strip),
-        render=same_reply(lambda task, result: "A" if is_fulfilled(result) else "B"),
+        render=replies.same_reply(lambda task, result: "A" if replies.is_fulfilled(result) else "B"),
     ),
 )

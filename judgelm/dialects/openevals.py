@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import ChatRequest, Dialect, JudgeResult, JudgeTask, Reply, task_from_split, user_text
-from judgelm.dialects.replies import (
-    expected_grade,
-    explanation,
-    format_number,
-    is_fulfilled,
-    rescale,
-    results_per_reply,
-)
 from judgelm.dialects.splits import Pattern, TemplateSplit
 
 # openevals sends arbitrary prompts with texts in tags, and a schema or a forced function called `score`. The type of
@@ -96,7 +89,7 @@ def _split_tags(text: str, *tags: str) -> TemplateSplit | None:
 
 
 def _render_openevals(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-    texts = tuple(_openevals_text(task, drawn) for drawn in results_per_reply(request, result))
+    texts = tuple(_openevals_text(task, drawn) for drawn in replies.results_per_reply(request, result))
     if request.forced_tool == _FUNCTION:
         return Reply(tool=_FUNCTION, arguments=texts[0])
     return Reply(texts=texts)
@@ -109,21 +102,21 @@ def _openevals_text(task: JudgeTask, result: JudgeResult) -> str:
     if task.facts["fault"] and result.correct is not None:
         result = replace(result, correct=1 - result.correct)  # the probability that the criterion is met
     # the schema asks for this sentence at the end of the reasoning
-    reasoning = f"{explanation(result)} Thus, the score should be: {json.dumps(score)}."
+    reasoning = f"{replies.explanation(result)} Thus, the score should be: {json.dumps(score)}."
     return json.dumps({"reasoning": reasoning, "score": score}, ensure_ascii=False)
 
 
 def _openevals_score(task: JudgeTask, result: JudgeResult) -> bool | float:
     fault = bool(task.facts["fault"])
     if task.kind == "label":
-        return is_fulfilled(result) != fault
+        return replies.is_fulfilled(result) != fault
     assert task.scale is not None
     low, high = task.scale
-    score = rescale(expected_grade(result), (high, low) if fault else (low, high))
+    score = replies.rescale(replies.expected_grade(result), (high, low) if fault else (low, high))
     choices: tuple[float, ...] = task.facts["choices"]
     if choices:
         return min(sorted(choices), key=lambda choice: round(abs(choice - score), 9))
-    return float(format_number(score, 4))
+    return float(replies.format_number(score, 4))
 
 
 # agentevals sends the same kind of request about an agent's trajectory, optionally preceded by a reference trajectory.

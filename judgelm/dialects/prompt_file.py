@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import (
     ChatRequest,
     Dialect,
@@ -16,19 +17,6 @@ from judgelm.dialects.contract import (
     Reply,
     ambiguity_note,
     sample_of,
-)
-from judgelm.dialects.replies import (
-    best_answer,
-    expected_grade,
-    format_number,
-    is_fulfilled,
-    probability_first,
-    rescale,
-    results_per_reply,
-    room_for_words,
-    scores_and_reason,
-    verdict_logprobs,
-    winner_with_ties,
 )
 from judgelm.dialects.splits import Pattern, TemplateSplit, literal, resolve_split
 from judgelm.errors import ConfigError
@@ -128,7 +116,7 @@ def _task(prompt: JudgePrompt, values: Mapping[str, str], doubt: str) -> JudgeTa
 
 def _render(form: ReplyForm) -> Render:
     def render(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> Reply:
-        results = results_per_reply(request, result)
+        results = replies.results_per_reply(request, result)
         parts = [_reply_parts(form, task, request, drawn) for drawn in results]
         texts = tuple("".join(each) for each in parts)
         verdicts = tuple(_verdict(form, task, drawn) for drawn in results)
@@ -137,7 +125,7 @@ def _render(form: ReplyForm) -> Render:
         before, verdict, after = parts[0]
         if not request.logprobs or verdict not in (shares := _shares(form, result)):
             return Reply(texts=texts, verdicts=verdicts)
-        tokens = verdict_logprobs(before + verdict, verdict, shares, request.top_logprobs)
+        tokens = replies.verdict_logprobs(before + verdict, verdict, shares, request.top_logprobs)
         rest = (TokenLogprobs(token=after, logprob=0.0, candidates=((after, 0.0),)),) if after else ()
         return Reply(texts=texts, verdicts=verdicts, logprobs=(*tokens, *rest))
 
@@ -146,7 +134,7 @@ def _render(form: ReplyForm) -> Render:
 
 def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
     if form.pair is not None:
-        words, first = list(form.words), probability_first(result)
+        words, first = list(form.words), replies.probability_first(result)
         return {words[0]: first, words[1]: 1 - first}
     if form.label is not None and result.correct is not None:
         fulfilled, failed = form.words
@@ -156,8 +144,8 @@ def _shares(form: ReplyForm, result: JudgeResult) -> dict[str, float]:
 
 def _reply_parts(form: ReplyForm, task: JudgeTask, request: ChatRequest, result: JudgeResult) -> tuple[str, str, str]:
     fields = _fields(form, task, result)
-    room = room_for_words(request, len("".join(_filled(form, fields | {"reason": ""}))))
-    return _filled(form, fields | {"reason": scores_and_reason(result, room)})
+    room = replies.room_for_words(request, len("".join(_filled(form, fields | {"reason": ""}))))
+    return _filled(form, fields | {"reason": replies.scores_and_reason(result, room)})
 
 
 def _filled(form: ReplyForm, fields: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -165,7 +153,7 @@ def _filled(form: ReplyForm, fields: Mapping[str, Any]) -> tuple[str, str, str]:
         return json.dumps({name: fields[field] for name, field in form.json.items()}, ensure_ascii=False), "", ""
     before, verdict, after = (form.text if form.text is not None else "{verdict}").partition("{verdict}")
     for name, value in fields.items():
-        shown = value if isinstance(value, str) else format_number(float(value), 4)
+        shown = value if isinstance(value, str) else replies.format_number(float(value), 4)
         before, verdict, after = (part.replace(f"{{{name}}}", shown) for part in (before, verdict, after))
     return before.lstrip(), verdict, after.rstrip()
 
@@ -173,7 +161,7 @@ def _filled(form: ReplyForm, fields: Mapping[str, Any]) -> tuple[str, str, str]:
 def _fields(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> dict[str, Any]:
     fields: dict[str, Any] = {"verdict": _verdict(form, task, result)}
     if task.kind == "pair":
-        fields["probability"] = round(probability_first(result), 4)
+        fields["probability"] = round(replies.probability_first(result), 4)
     elif result.correct is not None:
         fields["probability"] = round(result.correct, 4)
     for index, score in enumerate(result.scores[:2]):
@@ -184,13 +172,13 @@ def _fields(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> dict[str, 
 def _verdict(form: ReplyForm, task: JudgeTask, result: JudgeResult) -> str | float:
     words = list(form.words)
     if form.pair is not None:
-        winner = winner_with_ties(task, result, ties=form.pair.tie is not None)
+        winner = replies.winner_with_ties(task, result, ties=form.pair.tie is not None)
         return words[{1: 0, 2: 1, "tie": 2}[winner]]
     if form.choice is not None:
-        return words[best_answer(task, result)]
+        return words[replies.best_answer(task, result)]
     if form.label is not None:
-        return words[0] if is_fulfilled(result) else words[1]
-    grade = rescale(expected_grade(result), form.scale)
+        return words[0] if replies.is_fulfilled(result) else words[1]
+    grade = replies.rescale(replies.expected_grade(result), form.scale)
     if isinstance(grades := form.grade, dict):
         return min(grades, key=lambda word: abs(grades[word] - grade))
     return round(grade) if form.whole else round(grade, 2)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import (
     ChatRequest,
     Dialect,
@@ -12,15 +13,6 @@ from judgelm.dialects.contract import (
     last_text,
     task_from_split,
     template_dialect,
-)
-from judgelm.dialects.replies import (
-    best_answer,
-    each_reply,
-    explanation,
-    grade_text,
-    is_fulfilled,
-    same_reply,
-    winner_of_two,
 )
 from judgelm.dialects.splits import TEMPLATES, Pattern
 
@@ -62,31 +54,31 @@ def _best_template(count: int) -> Pattern:
 
 def _rubric_text(task: JudgeTask, result: JudgeResult) -> str:
     """`score` is the probability that the rubric is met. The client uses `pass` unless the user sets a threshold."""
-    passes = is_fulfilled(result)
+    passes = replies.is_fulfilled(result)
     score = round(result.correct, 4) if result.correct is not None else float(passes)
-    return json.dumps({"reason": explanation(result), "pass": passes, "score": score}, ensure_ascii=False)
+    return json.dumps({"reason": replies.explanation(result), "pass": passes, "score": score}, ensure_ascii=False)
 
 
 def _closed_qa_text(task: JudgeTask, result: JudgeResult) -> str:
     """Put the letter last, because the client only parses the last line."""
-    return f"{explanation(result)}\n{'Y' if is_fulfilled(result) else 'N'}"
+    return f"{replies.explanation(result)}\n{'Y' if replies.is_fulfilled(result) else 'N'}"
 
 
 def _factuality_text(task: JudgeTask, result: JudgeResult) -> str:
     """Return `C` (same details) or `D` (disagreement); P(correct) cannot distinguish the other categories."""
-    category = "C" if is_fulfilled(result) else "D"
-    return json.dumps({"category": category, "reason": explanation(result)}, ensure_ascii=False)
+    category = "C" if replies.is_fulfilled(result) else "D"
+    return json.dumps({"category": category, "reason": replies.explanation(result)}, ensure_ascii=False)
 
 
 def _promptfoo_grade(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     """Omit numbers from the reason, because the prompt does not allow the score there."""
-    reason = json.dumps(explanation(result, digits=False), ensure_ascii=False)
-    return f'{{"score":{grade_text(result, task.scale)},"reason":{reason}}}'
+    reason = json.dumps(replies.explanation(result, digits=False), ensure_ascii=False)
+    return f'{{"score":{replies.grade_text(result, task.scale)},"reason":{reason}}}'
 
 
 def _best_text(task: JudgeTask, request: ChatRequest, result: JudgeResult) -> str:
     pair = len(task.sample.answers) == 2
-    return str(winner_of_two(task, result) - 1 if pair else best_answer(task, result))
+    return str(replies.winner_of_two(task, result) - 1 if pair else replies.best_answer(task, result))
 
 
 def _system_and_user(name: str, text: Callable[[JudgeTask, JudgeResult], str]) -> Dialect:
@@ -96,26 +88,30 @@ def _system_and_user(name: str, text: Callable[[JudgeTask, JudgeResult], str]) -
         "label",
         text=last_text("system", "user", strip=str.strip),
         accepts=lambda request, split: system.split(request.messages[0].text.strip()) is not None,
-        render=same_reply(text),
+        render=replies.same_reply(text),
     )
     return replace(dialect, templates=(*dialect.templates, system))
 
 
 DIALECTS: tuple[Dialect, ...] = (
     _system_and_user("promptfoo-llm-rubric", _rubric_text),
-    template_dialect("promptfoo-closedqa", "label", text=_bare_system, render=same_reply(_closed_qa_text)),
+    template_dialect("promptfoo-closedqa", "label", text=_bare_system, render=replies.same_reply(_closed_qa_text)),
     _system_and_user("promptfoo-factuality", _factuality_text),
-    template_dialect("promptfoo-g-eval", "grade", text=_bare_user, scale=(0, 10), render=each_reply(_promptfoo_grade)),
+    template_dialect(
+        "promptfoo-g-eval", "grade", text=_bare_user, scale=(0, 10), render=replies.each_reply(_promptfoo_grade)
+    ),
     template_dialect(
         "promptfoo-g-eval-steps",
         "prepare",
         text=_bare_user,
-        render=same_reply(lambda task, result: json.dumps({"steps": list(_REPLY_STEPS)}, separators=(",", ":"))),
+        render=replies.same_reply(
+            lambda task, result: json.dumps({"steps": list(_REPLY_STEPS)}, separators=(",", ":"))
+        ),
     ),
     Dialect(
         name="promptfoo-select-best",
         recognise=_recognise_best,
-        render=each_reply(_best_text),
+        render=replies.each_reply(_best_text),
         templates=(_best_template(2),),
     ),
 )

@@ -6,15 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from judgelm.dialects import replies
 from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Reply
-from judgelm.dialects.replies import (
-    expected_grade,
-    is_fulfilled,
-    rescale,
-    results_per_reply,
-    scores_and_reason,
-    winner_with_ties,
-)
 from judgelm.errors import InputError
 from judgelm.records import Winner
 
@@ -49,7 +42,7 @@ def in_format(reply: Reply, task: JudgeTask, request: ChatRequest, result: Judge
         return reply
     if len(str(request.schema)) > _MAX_SCHEMA:
         raise InputError(f'"response_format": the schema is longer than {_MAX_SCHEMA} characters; use a smaller schema')
-    drawn = results_per_reply(request, result)
+    drawn = replies.results_per_reply(request, result)
     verdicts = reply.verdicts or [None] * len(reply.texts)
     each = zip(reply.texts, verdicts, drawn, strict=True)
     texts = tuple(_text(text, verdict, task, request, result) for text, verdict, result in each)
@@ -132,7 +125,7 @@ def _row(
         if not isinstance(field, Mapping):
             return None
         if field.get("type") == "string" and "enum" not in field:
-            row[name] = scores_and_reason(result, None)
+            row[name] = replies.scores_and_reason(result, None)
             continue
         verdict = _verdict(word, task, result, field)
         if verdict is None:
@@ -146,17 +139,17 @@ def _verdict(word: str | float | None, task: JudgeTask, result: JudgeResult, fie
     if word is not None and isinstance(choices, list) and word in choices:
         return word
     if task.kind == "label" and choices is None and field.get("type") == "boolean":
-        return is_fulfilled(result)
+        return replies.is_fulfilled(result)
     if task.kind == "pair" and isinstance(choices, list):
         names = _winners(choices)
-        return None if names is None else names[winner_with_ties(task, result, ties="tie" in names)]
+        return None if names is None else names[replies.winner_with_ties(task, result, ties="tie" in names)]
     is_number = choices is None and field.get("type") in ("number", "integer")
     if task.kind != "grade" or task.scale is None or not is_number:
         return None
     low, high = task.scale
     if (field.get("minimum", low), field.get("maximum", high)) != (low, high):
         return None  # the schema's scale is not the prompt's scale
-    grade = rescale(expected_grade(result), task.scale, whole=field["type"] == "integer")
+    grade = replies.rescale(replies.expected_grade(result), task.scale, whole=field["type"] == "integer")
     return int(grade) if field["type"] == "integer" else round(grade, 2)
 
 
