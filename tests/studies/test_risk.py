@@ -61,3 +61,30 @@ def test_a_random_pair_of_each_question_is_used():
     questions = ["a", "a", "b", "a", "c"]
     draws = {tuple(one_per_question(questions, seed)) for seed in range(30)}
     assert draws == {(0, 2, 4), (1, 2, 4), (2, 3, 4)}
+
+
+def test_the_promise_is_kept_with_several_pairs_per_question():
+    draw = np.random.default_rng(1)
+
+    def sample(questions, pairs):
+        """Pairs of a question are equally hard, and the judge is equally sure of them."""
+        asked = np.repeat(np.arange(questions), pairs)
+        hard, sure = draw.uniform(0, 2, questions)[asked], draw.uniform(0, 0.5, questions)[asked]
+        leads = np.clip(sure + draw.normal(0, 0.02, asked.size), 0, 0.5)
+        return asked, leads, np.minimum(hard * np.exp(-skill * leads) / 2, 1)
+
+    broken = promised = 0
+    for _ in range(1000):
+        skill = draw.uniform(2, 12)
+        asked, leads, risk = sample(150, draw.integers(1, 7, 150))
+        wrong = draw.uniform(size=leads.size) < risk
+        used = one_per_question(asked.tolist(), int(draw.integers(2**31)))
+        _, train, _ = sample(150, 1)
+        grid = thresholds(train, len(used), 0.1, 0.9)
+        if (found := promise(leads[used], wrong[used], grid, 0.1, 0.9)) is None:
+            continue
+        promised += 1
+        _, leads, risk = sample(20_000, 1)
+        broken += bool(risk[leads >= found.threshold].mean() > 0.1)
+    assert promised > 100
+    assert binomtest(broken, 1000, 0.1, alternative="greater").pvalue > 0.05
