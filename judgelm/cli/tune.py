@@ -127,6 +127,7 @@ def tune_command(
         scale=_scale(scale, tried, kind),
         overwrite=overwrite,
     )
+    console.messages(labelled.notes())
     known = tuning_labels(labelled, job)
     if risk is not None and kind != "pair":
         raise ConfigError("--risk requires labelled pairs, because only pairs can be left undecided; remove it")

@@ -173,7 +173,8 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
     """Convert labels, with one item for each criterion of a checklist.
 
     Raises:
-        InputError: a grade is outside the scale.
+        InputError: a grade is outside the scale, the same texts have different labels, or the winner is always in the
+            same place.
     """
     import numpy as np
 
@@ -181,6 +182,7 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
     from judgelm.studies.tuning import TuningLabels
 
     truth: list[float] = []
+    seen: dict[tuple[Any, ...], tuple[str, tuple[float, ...]]] = {}
     questions, lengths, criteria = [], [], []
     for name, sample in labelled.samples.items():
         label = labelled.labels[name]
@@ -194,11 +196,18 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
                 raise InputError(f"{job.labels}: sample {name}: {finding}; set --scale")
         if job.kind in ("label", "checklist"):
             own = tuple(2 * each - 1 for each in own)
+        if job.kind != "grade":
+            _check_repeated(sample, own, job, seen)
         truth += own
         questions += [sample.question or sample.id] * len(own)
         lengths += [[len(answer) for answer in sample.answers]] * len(own)
         if job.kind == "checklist":
             criteria += [each.text for each in Checklist().criteria_of(sample)]
+    winners = set(truth) - {0}
+    if job.kind == "pair" and len(winners) == 1:
+        place = "first" if 1 in winners else "second"
+        finding = f"the winner is always the {place} answer, so a judge that does not read the answers is right"
+        raise InputError(f"{job.labels}: {finding}; swap the two answers in about half of the rows")
     return TuningLabels(
         truth=np.array(truth, dtype=np.float64),
         questions=questions,
@@ -207,6 +216,24 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
         scale=job.scale,
         criteria=criteria,
     )
+
+
+def _check_repeated(
+    sample: Sample, label: tuple[float, ...], job: TuningJob, seen: dict[tuple[Any, ...], tuple[str, tuple[float, ...]]]
+) -> None:
+    """Refuse another label for the same texts, which may be in the other order."""
+    answers = sorted(sample.answers)
+    if job.kind == "pair" and answers != list(sample.answers):
+        label = (-label[0],)
+    prompts = [each.judge_prompt for each in job.candidates.values() if isinstance(each, PromptTemplate)]
+    slots = sorted({slot for prompt in prompts for slot in prompt.slots})
+    shown = (sample.question, *answers, sample.reference, *(str(sample.metadata.get(slot)) for slot in slots))
+    if job.kind == "checklist":
+        shown = (*shown, *(each.text for each in Checklist().criteria_of(sample)))
+    first, before = seen.setdefault(shown, (sample.id, label))
+    if before != label:
+        finding = f"samples {first} and {sample.id} have the same texts, but different labels"
+        raise InputError(f"{job.labels}: {finding}; keep one of them, or give both the same id to count them as votes")
 
 
 def make_folder(job: TuningJob) -> None:

@@ -406,6 +406,41 @@ def test_labels_of_one_answer_are_refused(tune, tmp_path):
     assert len(err.strip().splitlines()) == 1
 
 
+def numbered(count):
+    return [
+        {"id": f"p{n}", "question": f"q{n}", "answer_1": "1 0", "answer_2": "0 1", "winner": 1 + n % 2}
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"id": "again", "question": "q0", "answer_1": "1 0", "answer_2": "0 1", "winner": 2},
+        {"id": "again", "question": "q0", "answer_1": "0 1", "answer_2": "1 0", "winner": 1},
+        {"id": "again", "question": "q0", "answer_1": "0 1", "answer_2": "1 0", "winner": "tie"},
+    ],
+)
+def test_labels_that_disagree_on_a_pair_are_refused(tune, tmp_path, other):
+    code, _, err = tune(write_rows(tmp_path / "labels.jsonl", [*numbered(30), other]))
+    finding = "samples p0 and again have the same texts, but different labels; keep one of them"
+    assert (code, finding in " ".join(err.split())) == (1, True), err
+    assert not (tmp_path / "judge").exists()
+
+
+def test_votes_that_disagree_on_a_pair_are_counted(tune, tmp_path):
+    _, out, err = tune(write_rows(tmp_path / "labels.jsonl", [*numbered(30), numbered(1)[0] | {"winner": 2}]))
+    assert "1 with no majority have no label" in " ".join(err.split())
+    assert "29 pairs" in out
+
+
+def test_winners_in_one_place_are_refused(tune, tmp_path):
+    rows = [row | {"winner": 2 if number else "tie"} for number, row in enumerate(numbered(30))]
+    code, _, err = tune(write_rows(tmp_path / "labels.jsonl", rows))
+    assert (code, "the winner is always the second answer" in " ".join(err.split())) == (1, True), err
+    assert not (tmp_path / "judge").exists()
+
+
 def answers_of(kind):
     """60 answers; those with the words `big fox` are good."""
     for index in range(60):
