@@ -1,11 +1,11 @@
 """What to do with labels: the untuned judge, a chosen prompt, a head, or LoRA, on the same unseen pairs.
 
-    python -m benchmarks.human_labels.ladder --data DATA --states STATES --work WORK --cells pandalm=100 auto-j=1000
+    python -m benchmarks.human_labels.ladder pandalm auto-j --data DATA --states STATES --work WORK --labels 50 100 200
 
-STATES is written by `benchmarks.human_labels.states`. Each cell is one split of a set, as in
-`benchmarks.human_labels.heads`: `judgelm train preference` and the readings run on the labels and on 150 unseen pairs
-with a winner. Finished files in WORK are not computed again, and the table shows all cells that are finished.
-Intervals are from a bootstrap over questions.
+STATES is written by `benchmarks.human_labels.states`; the untuned judge and the head are computed from it. Each set is
+split once, as in `benchmarks.human_labels.heads`, and 150 of the unseen pairs with a winner are judged. The reading
+`letters`, the alternative to yes-no, judges these pairs and the first 200 labels, and `judgelm train preference` fine-tunes
+on the labels. Finished commands are not run again. Intervals are from a bootstrap over questions.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,93 +21,101 @@ from numpy.typing import NDArray
 
 from benchmarks.human_labels.heads import candidates_of, drawn
 from benchmarks.human_labels.sets import Rows, read_rows
-from benchmarks.human_labels.states import read_states, with_states
+from benchmarks.human_labels.states import SetStates, read_states, with_states
 from judgelm.metrics.agreement import paired_difference
 from judgelm.metrics.resampling import Resampling
-from judgelm.records import Judgment, Sample
 from judgelm.runs.run_files import read_judgments
 from judgelm.studies.tuning import ReadingCandidate, TuningLabels, TuningOptions, strength_difference, tune
 
 UNSEEN = 150
-READINGS = ("yes-no", "letters")
+PROMPT_LABELS = 200
+"""Labels that the reading letters judges at most."""
 
 
 def main() -> None:
-    """Run the cells, and print a table."""
+    """Run the cells, and print their rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="+")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--states", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--cells", nargs="+", metavar="SET=LABELS", required=True)
+    parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200])
     options = parser.parse_args()
-    for cell in options.cells:
-        name, labels = cell.split("=")
-        folder = options.states / name
-        rows = with_states(read_rows(options.data / f"{name}.jsonl", limit=None, seed=0), folder)
-        print(cell, *measure(rows, folder, options.work / cell, int(labels)), sep="\n    ", flush=True)
+    for number in options.labels:
+        for name in options.sets:
+            folder = options.states / name
+            rows = with_states(read_rows(options.data / f"{name}.jsonl", limit=None, seed=0), folder)
+            lines = measure(read_states(folder, rows), options.work / name, number)
+            print(f"{name} {number}", *lines, sep="\n    ", flush=True)
 
 
-def measure(rows: Rows, states: Path, work: Path, number: int) -> list[str]:
-    """Measure all steps of the ladder on one split, and return a line for each."""
+def measure(states: SetStates, work: Path, number: int) -> list[str]:
+    """Measure all steps of the ladder, and return a line for each."""
+    rows, truth = states.rows, states.rows.truth
     parts = drawn(rows.questions, number, 0)
     assert parts is not None, "the set is large enough"
-    train, unseen = np.flatnonzero(parts[0]), np.flatnonzero(parts[1] & (rows.truth != 0))
+    unseen = np.flatnonzero(parts[1] & (truth != 0))
     unseen = np.sort(np.random.default_rng(0).permutation(unseen)[:UNSEEN])
     work.mkdir(parents=True, exist_ok=True)
-    for part, places in (("labels", train), ("unseen", unseen)):
-        (work / f"{part}.jsonl").write_text("".join(_line(rows, index) for index in places), encoding="utf-8")
-    runs = {}
-    for reading in READINGS:
-        for name in ("labels", "unseen"):
-            out = work / f"{name}.{reading}.jsonl"
-            _run(work / f"{name}.{reading}", "batch", work / f"{name}.jsonl", "-o", out, "--reading", reading)
-            runs[name, reading] = read_judgments(out)
-    judge = work / "lora"
-    config = ("--config", "few_pairs", "--train_data", work / "labels.jsonl", "--output_dir", judge)
-    _run(judge, "train", "preference", *config)
-    _run(work / "unseen.lora", "batch", work / "unseen.jsonl", "-o", work / "unseen.lora.jsonl", "--model", judge)
-    tuned = read_judgments(work / "unseen.lora.jsonl")
-    labelled = rows.part(train)
-    truth = labelled.truth.astype(np.float64)
-    lengths = np.array([[len(answer) for answer in sample.answers] for sample in labelled.samples])
-    readings = {
-        name: ReadingCandidate(differences=_differences(runs["labels", name], labelled.samples)) for name in READINGS
-    }
-    labels = TuningLabels(truth=truth, questions=labelled.questions, lengths=lengths)
-    chosen = tune(readings, labels, TuningOptions(default="yes-no", resampling=Resampling(seed=0))).chosen
-    samples = rows.part(unseen).samples
-    head, _ = candidates_of(read_states(states, rows))["head"].predict(parts[0])
-    leads = {
-        f"prompt ({chosen})": _differences(runs["unseen", chosen], samples),
-        "head": head[unseen],
-        "LoRA": _differences(tuned, samples),
-    }
-    right = {name: np.sign(each) == rows.truth[unseen] for name, each in leads.items()}
-    untuned = np.sign(_differences(runs["unseen", "yes-no"], samples)) == rows.truth[unseen]
-    questions = [sample.question for sample in samples]
+    _write(rows, parts[0].nonzero()[0], work / f"{number}.jsonl")
+    _write(rows, unseen, work / "unseen.jsonl")
+    lora, judged = work / f"{number}-lora", work / f"unseen.{number}-lora.jsonl"
+    config = ("--config", "few_pairs", "--output_dir", lora)
+    _run(lora, "train", "preference", *config, "--train_data", work / f"{number}.jsonl")
+    _run(judged, "batch", work / "unseen.jsonl", "-o", judged, "--model", lora)
+    head, _ = candidates_of(states)["head"].predict(parts[0])
+    leads = {"head": head[unseen], "LoRA": _differences(judged, rows.part(unseen))}
+    if number <= PROMPT_LABELS:
+        name, lead = _prompt(states, work, parts[0], unseen)
+        leads = {f"prompt ({name})": lead, **leads}
+    untuned = np.sign(states.log_odds[unseen]) == truth[unseen]
+    questions = rows.part(unseen).questions
     lines = [f"untuned {100 * untuned.mean():.1f} % of {untuned.size}"]
-    for name, each in right.items():
-        gain = paired_difference(each, untuned, questions, Resampling(seed=0))
+    for name, lead in leads.items():
+        gain = paired_difference(np.sign(lead) == truth[unseen], untuned, questions, Resampling(seed=0))
         lines.append(f"{name} {100 * gain.value:+.1f} ({100 * gain.low:.1f} to {100 * gain.high:.1f})")
-    return [*lines, *((path.stem + ": " + path.read_text(encoding="utf-8")) for path in sorted(work.glob("*.time")))]
+    return [*lines, *(f"{path.stem}: {path.read_text(encoding='utf-8')}" for path in sorted(work.glob("*.time")))]
 
 
-def _differences(judgments: Mapping[str, Judgment], samples: Sequence[Sample]) -> NDArray[np.float64]:
-    return np.array([strength_difference(judgments.get(each.id)) for each in samples])
-
-
-def _line(rows: Rows, index: int) -> str:
-    sample = rows.samples[index]
-    winner = {1: 1, 0: "tie", -1: 2}[int(rows.truth[index])]
-    first, second = sample.answers
-    row = {
-        "id": sample.id,
-        "question": sample.question,
-        "answer_1": first,
-        "answer_2": second,
-        "winner": winner,
+def _prompt(
+    states: SetStates, work: Path, labelled: NDArray[np.bool_], unseen: NDArray[np.int_]
+) -> tuple[str, NDArray[np.float64]]:
+    """Choose between yes-no and letters on the labels, and return the choice and its leads on the unseen pairs."""
+    rows, letters = states.rows, {}
+    most = drawn(rows.questions, PROMPT_LABELS, 0)
+    assert most is not None, "the set is large enough"
+    for name, places in (("labels", most[0].nonzero()[0]), ("unseen", unseen)):
+        pairs, out = work / f"letters-{name}.jsonl", work / f"letters-{name}.out.jsonl"
+        _write(rows, places, pairs)
+        _run(out, "batch", pairs, "-o", out, "--reading", "letters")
+        letters[name] = out
+    train = np.flatnonzero(labelled)
+    part = rows.part(train)
+    candidates = {
+        "yes-no": ReadingCandidate(differences=states.log_odds[train]),
+        "letters": ReadingCandidate(differences=_differences(letters["labels"], part)),
     }
-    return json.dumps(row) + "\n"
+    lengths = np.array([[len(answer) for answer in sample.answers] for sample in part.samples])
+    known = TuningLabels(truth=part.truth.astype(np.float64), questions=part.questions, lengths=lengths)
+    chosen = tune(candidates, known, TuningOptions(default="yes-no", resampling=Resampling(seed=0))).chosen
+    if chosen == "yes-no":
+        return chosen, states.log_odds[unseen]
+    return chosen, _differences(letters["unseen"], rows.part(unseen))
+
+
+def _differences(run: Path, rows: Rows) -> NDArray[np.float64]:
+    judgments = read_judgments(run)
+    return np.array([strength_difference(judgments.get(each.id)) for each in rows.samples])
+
+
+def _write(rows: Rows, places: NDArray[np.int_], path: Path) -> None:
+    part = rows.part(places)
+    lines = []
+    for sample, truth in zip(part.samples, part.truth.tolist(), strict=True):
+        first, second = sample.answers
+        row = {"id": sample.id, "question": sample.question, "answer_1": first, "answer_2": second}
+        lines.append(json.dumps(row | {"winner": {1: 1, 0: "tie", -1: 2}[truth]}) + "\n")
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def _run(out: Path, *arguments: object) -> None:
