@@ -4,7 +4,7 @@
 
 STATES is written by `benchmarks.human_labels.states`; the untuned judge and the head are computed from it. Each set is
 split once, as in `benchmarks.human_labels.heads`, and 150 of the unseen pairs with a winner are judged. The reading
-`letters`, the alternative to yes-no, judges these pairs and the first 200 labels, and `judgelm train preference` fine-tunes
+`letters`, the alternative to yes-no, judges these pairs and the first 200 labels, and `judgelm train preference` trains
 on the labels. Finished commands are not run again. Intervals are from a bootstrap over questions.
 """
 
