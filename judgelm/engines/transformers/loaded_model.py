@@ -1,7 +1,9 @@
 """Load a model, its tokenizer, and an optional adapter."""
 
+import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from transformers import (
     BitsAndBytesConfig,
 )
 from transformers.models.auto import modeling_auto
+from transformers.utils import logging as hf_logging
 
 from judgelm.engines import model_files
 from judgelm.engines.base import EngineOptions
@@ -155,6 +158,17 @@ def in_gpu_dtype(
     return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
 
 
+@contextmanager
+def _without_report() -> Iterator[None]:
+    """Hide transformers' report of unused layers and of the missing head, which are intended."""
+    before = hf_logging.get_verbosity()
+    hf_logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        hf_logging.set_verbosity(before)
+
+
 def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, kind: Any) -> Any:
     rewards = kind is AutoModelForSequenceClassification
     quantization = _quantization(options.quantization)
@@ -163,8 +177,9 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
         own = method == "bitsandbytes"
         way_out = "pass the unquantised model and --quantization 4bit" if own else "use --engine vllm"
         raise ModelError(f"{source}: the transformers engine does not support quantised weights ({method}); {way_out}")
+    separate = rewards and (options.head is not None or split_adapter(options)[1] is not None)
     try:
-        with safe_unpickling(source, options.revision):
+        with safe_unpickling(source, options.revision), _without_report() if separate else nullcontext():
             loaded: Any = kind.from_pretrained(
                 source,
                 revision=options.revision,
@@ -181,7 +196,6 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
         hint = "" if Path(source).is_dir() else "; check the hub id and the network, or pass a local folder"
         raise ModelError(f"{source}: cannot load the model: {first_line(error)}{hint}") from error
     model, info = loaded
-    separate = rewards and (options.head is not None or split_adapter(options)[1] is not None)
     if missing := sorted(set(info["missing_keys"]) - ({SCORE} if separate else set())):
         some = ", ".join(missing[:3])
         raise ModelError(f"{source}: {len(missing)} weights are missing ({some}, ...); copy the folder again")
