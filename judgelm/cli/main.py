@@ -56,7 +56,7 @@ COMMANDS = Commands(
         "compare": "compare:compare_command",
         "serve": "serve:serve",
         "web": "serve:web",
-        "eval": "report:eval_command",
+        "eval": "eval:eval_command",
         "report": "report:report_command",
         "export": "export:export_command",
         "study": Commands("Analyse runs with studies; each writes tables, figures, and a page.", _STUDIES),

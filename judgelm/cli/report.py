@@ -1,4 +1,4 @@
-"""`judgelm eval` and `judgelm report`: compare a run with labels, and write an HTML page for it."""
+"""`judgelm report`: write an HTML page for a run, with or without labels."""
 
 from collections import Counter
 from dataclasses import fields, replace
@@ -18,27 +18,6 @@ from judgelm.records import AbstainVerdict, Judgment, Label, PairVerdict, Sample
 
 _WINNERS = {1: "first better", 2: "second better", "tie": "tie", "abstain": "abstained"}
 _CONSISTENT = {True: "agree", False: "differ", None: "-"}
-
-
-@essential("labels protocol failures order_rule control column label_code reversed_ json_out quiet")
-def eval_command(scoring: ScoringOptions, results: Results) -> None:
-    """Compare judgments with labels: agreement, position bias, and failures, with intervals.
-
-    Examples:
-        judgelm eval judgments.jsonl --labels labelled.jsonl
-        judgelm eval judgments.jsonl -l labelled.jsonl --protocol pandalm
-        judgelm eval judgments.jsonl -l labelled.jsonl --quiet --json eval.json
-
-    Exit codes: 0 done, 1 usage or input error, 2 too many unreadable labels (--max-reject-rate).
-    """
-    scoring.check_files()
-    from judgelm.cli.evaluation import score  # scikit-learn and pandas take seconds to load
-    from judgelm.cli.tables import print_evaluation
-
-    scored = score(scoring)
-    if results.write(None if results.json_out is None else scored.to_json()):
-        print_evaluation(scored)
-    scoring.check_rejected(scoring.labels, scored.labelled.rejected, scored.labelled.read)
 
 
 @essential("labels out title baseline samples limit control column label_code json_out quiet")
