@@ -205,8 +205,8 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
             criteria += [each.text for each in Checklist().criteria_of(sample)]
     winners = set(truth) - {0}
     if job.kind == "pair" and len(winners) == 1:
-        place = "first" if 1 in winners else "second"
-        finding = f"the winner is always the {place} answer, so a judge that does not read the answers is right"
+        side = "first" if 1 in winners else "second"
+        finding = f"the winner is always the {side} answer, so a judge that does not read the answers is right"
         raise InputError(f"{job.labels}: {finding}; swap the two answers in about half of the rows")
     return TuningLabels(
         truth=np.array(truth, dtype=np.float64),

@@ -21,8 +21,9 @@ from judgelm.modes import Pairwise
 from judgelm.modes.multi import Multi
 from judgelm.records import Judgment, LabelVerdict, Unparsed
 from judgelm.runs.runner import judge
+from judgelm.studies.benchmark.published import published_findings, published_scores, published_table
 from judgelm.studies.benchmark.scoring_rules import SCORING_RULES
-from judgelm.studies.benchmark.study import benchmark_study, published_findings, published_scores, published_table
+from judgelm.studies.benchmark.study import benchmark_study
 from judgelm.studies.pair_labels import by_id
 from tests.support.studies import (
     HOW,

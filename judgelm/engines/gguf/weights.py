@@ -30,6 +30,7 @@ class _NotFiniteError(Exception):
 def write_weights(file: GgufFile, target: Path, dtype: str, progress: Progress) -> str:
     """Write the weights and config to an empty folder. Return the dtype, which is float32 if float16 would overflow."""
     _check_rope(file)
+    progress(0.0)
     try:
         _convert(file, target, getattr(torch, dtype))
     except _NotFiniteError as error:

@@ -1,9 +1,6 @@
 """Score judgments by a benchmark's own rules: subsets, sections, additional tables, and published scores."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,12 +12,12 @@ from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scor
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.benchmark import scoring_rules
+from judgelm.studies.benchmark.published import published_findings, published_table
 from judgelm.studies.benchmark.ratings import grades_report, open_qa_report
 from judgelm.studies.benchmark.scoring_rules import LAYOUTS, SCORING_RULES, TIES, JoinedJudgment, Report, ScoringRule
 from judgelm.studies.pair_labels import by_id
-from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, columns, forest
+from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, forest
 from judgelm.studies.sentences import format_share
-from judgelm.yaml_files import read_yaml
 
 _REPORTS: Mapping[str, Callable[[Source, Sequence[JoinedJudgment], Resampling], Report]] = {
     "prometheus": grades_report,
@@ -139,51 +136,3 @@ def _warnings(name: str, joined: Sequence[JoinedJudgment], labels: int) -> list[
     if name in SCORING_RULES and SCORING_RULES[name].both_orders and once:
         lines.append(f"{once:,} pairs were judged in one order only; the protocol requires both (--both-orders).")
     return lines
-
-
-_SHOWN_JUDGES = 5
-
-
-class _PublishedScore(NamedTuple):
-    judge: str
-    scores: Mapping[str, float]
-    source: str
-
-
-@cache
-def published_scores() -> dict[str, list[_PublishedScore]]:
-    """Return the published scores for each benchmark."""
-    file = read_yaml(Path(__file__).with_name("published.yaml"))
-    return {
-        name: [
-            _PublishedScore(
-                row["judge"],
-                {key: round(value / 100, 6) for key, value in row["scores"].items()},
-                file["sources"][row["source"]],
-            )
-            for row in rows
-        ]
-        for name, rows in file["benchmarks"].items()
-    }
-
-
-def published_findings(benchmark: str) -> list[str]:
-    """Return a sentence with the highest published overall scores."""
-    judges = published_scores().get(benchmark, [])
-    overall = {judge.judge: judge.scores["overall"] for judge in judges if "overall" in judge.scores}
-    if not overall:
-        return []
-    ranked = sorted(overall.items(), key=lambda item: -item[1])[:_SHOWN_JUDGES]
-    best = ", ".join(f"{judge} {100 * score:.1f} %" for judge, score in ranked)
-    return [f"Highest overall scores among {len(overall)} published judges: {best}."]
-
-
-def published_table(benchmark: str) -> Table | None:
-    """Build the table of a benchmark's published scores, if any."""
-    judges = published_scores().get(benchmark, [])
-    sections = list(dict.fromkeys(section for judge in judges for section in judge.scores))
-    if not sections:
-        return None
-    rows = [(judge.judge, *(judge.scores.get(section) for section in sections), judge.source) for judge in judges]
-    scores = columns("share", [(section, section) for section in sections])
-    return LAYOUTS.table("published", rows, *scores, *columns("text", published_in="Published in"))
