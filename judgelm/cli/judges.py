@@ -177,14 +177,16 @@ def new_command(
 def checkpoint_command(
     judge: Annotated[str, typer.Argument(metavar="JUDGE")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER")],
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+    dtype: Literal["auto", "float32", "float16"] = "auto",
 ) -> None:
     """Write a judge with a head as a plain checkpoint, which vLLM and transformers load as a sequence classifier.
 
     Options:
         judge: Folder from judgelm tune.
         out: New folder for the checkpoint. judgelm also loads it, with any engine that runs models.
-        dtype: Data type of the weights. Default: that of the model.
+        dtype: Data type of the weights. Default: that of the head.
+
+    A head that was fitted in bfloat16 is refused, as it would give different verdicts in vLLM.
 
     Examples:
         judgelm judges checkpoint my-judge -o my-judge-checkpoint
@@ -200,6 +202,9 @@ def checkpoint_command(
     head, card = setup.options.head, setup.card
     if head is None or card is None or card.head is None:
         raise ConfigError(f"{judge} has no head that was fitted by judgelm tune; pass the folder of one that has")
+    if card.head.dtype == "bfloat16":
+        finding = f"{judge} has a head for bfloat16 in the transformers engine, which gives different verdicts in vLLM"
+        raise ConfigError(f"{finding}; run judgelm tune with --dtype float32")
     if head.whole:
         finding = f"{judge} also uses the log-odds of yes and no, which a sequence classifier does not give"
         raise ConfigError(f"{finding}; use it with --engine transformers")

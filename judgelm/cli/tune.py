@@ -236,12 +236,11 @@ def _check_slots(job: TuningJob, names: Collection[str]) -> None:
 def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult", candidates: Mapping[str, Any]) -> Card:
     from judgelm.runs.run_files import input_identities
 
-    head, name = None, tuned.chosen
+    head, name, described = None, tuned.chosen, judge.engine.describe()
     if name == HEAD:
-        head, name = write_head_of(job, candidates[HEAD])
+        head, name = write_head_of(job, candidates[HEAD], described["dtype"])
     template, fit = job.candidates[name], tuned.candidates[tuned.chosen].fit
     prompt = template.judge_prompt if isinstance(template, PromptTemplate) else None
-    described = judge.engine.describe()
     return Card(
         model=str(Path(weights).resolve()) if Path(weights).exists() else weights,
         identity=model_hashes(described["model"]),

@@ -28,6 +28,9 @@ def recorders_of(job: TuningJob, judge: "Judge") -> "dict[str, RecordedStates]":
     described = judge.engine.describe()
     if not (count := getattr(judge.engine, "state_layers", 0)):
         console.message(f"no head: the {described['engine']} engine returns no states; use --engine transformers")
+    elif described["quantization"] is not None:
+        count = 0
+        console.message("no head: the states of a quantised model are too coarse; remove --quantization")
     layers = tuple(sorted({max(1, round(share * count)) for share in HEAD_LAYERS}))
     model = json.dumps(described, sort_keys=True, default=str)
     return {
@@ -79,7 +82,7 @@ def head_candidate(
     )
 
 
-def write_head_of(job: TuningJob, candidate: "HeadCandidate") -> tuple[HeadCard, str]:
+def write_head_of(job: TuningJob, candidate: "HeadCandidate", dtype: str) -> tuple[HeadCard, str]:
     """Fit the head to all labels, write it, and return its card and the name of its prompt."""
     import numpy as np
 
@@ -94,4 +97,5 @@ def write_head_of(job: TuningJob, candidate: "HeadCandidate") -> tuple[HeadCard,
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     first = next(iter(terms.values()))
     criteria = terms if job.kind == "checklist" else {}
-    return HeadCard(layer=setting.layer, terms=first, criteria=criteria, file=HEAD_FILE, sha256=sha256), setting.prompt
+    card = HeadCard(layer=setting.layer, dtype=dtype, terms=first, criteria=criteria, file=HEAD_FILE, sha256=sha256)
+    return card, setting.prompt

@@ -247,7 +247,7 @@ def prepare(
     if known is None and engine.thinking is None and runs_model and writes_words:
         engine = replace(engine, thinking="off")  # the verdict is the probability of the first word
     if form.head is not None:
-        engine = replace(engine, head=_head_file(judge, form.head))
+        engine = replace(engine, head=_head_file(judge, form.head), dtype=_head_dtype(judge, form.head, engine))
     elif is_reward_model or chosen.reading == "reward":
         _check_reading(judge, chosen.reading, is_reward_model=is_reward_model)
     is_instruct = form.head is None and is_untrained and writes_words and (has_template or not runs_model)
@@ -263,6 +263,18 @@ def _head_file(judge: ResolvedJudge, head: HeadCard) -> HeadFile | None:
         raise ConfigError(f"{finding}; use --engine transformers, or run: judgelm judges checkpoint {judge.model}")
     whole = any(each.log_odds for each in (head.terms, *head.criteria.values()))
     return None if path is None else HeadFile(path=path, layer=head.layer, whole=whole)
+
+
+def _head_dtype(judge: ResolvedJudge, head: HeadCard, engine: EngineOptions) -> str:
+    """Return the dtype of the head. States in bfloat16 are so coarse that verdicts change in another format."""
+    if engine.quantization is not None:
+        raise ConfigError(f"{judge.model} has a head, which needs an unquantised model; remove --quantization")
+    if engine.dtype == "auto":
+        return head.dtype
+    if engine.dtype != head.dtype and "bfloat16" in (engine.dtype, head.dtype):
+        finding = f"{judge.model} has a head for {head.dtype}, and gives different verdicts in {engine.dtype}"
+        raise ConfigError(f"{finding}; remove --dtype, or run judgelm tune with --dtype {engine.dtype}")
+    return engine.dtype
 
 
 def judge_format(

@@ -87,6 +87,7 @@ class HeadCard:
 
     Attributes:
         layer: number of the layer whose state it uses.
+        dtype: dtype of the states that it was fitted to.
         terms: how its output becomes a score.
         criteria: the same by criterion, if there are weights for each criterion of a checklist.
         file: safetensors file in the card's folder; None if the folder's own model ends in the head.
@@ -96,6 +97,7 @@ class HeadCard:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     layer: int
+    dtype: str
     terms: HeadTerms
     criteria: dict[str, HeadTerms] = field(default_factory=dict)
     file: str | None = None

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -341,6 +342,35 @@ def test_a_head_becomes_a_plain_checkpoint(cli, by_length, tiny_chat, tmp_path, 
     model = AutoModelForSequenceClassification.from_pretrained("plain", dtype="float32")
     assert (model.config.num_hidden_layers, model.config.num_labels) == (card.head.layer, 1)
     assert AutoTokenizer.from_pretrained("plain").chat_template
+
+
+def test_a_head_for_bfloat16_is_refused_in_other_formats(cli, by_length, tiny_chat):
+    tune = ("judgelm", "tune", tiny_chat, "-l", by_length, "-o", "judge", "--reading", "yes-no")
+    assert cli(*tune, "--dtype", "bfloat16")[0] == 0
+    assert find_card("judge").head.dtype == "bfloat16"
+    batch = ("judgelm-batch", by_length, "-o", "out.jsonl", "--model", "judge")
+    for name in ("float32", "float16"):
+        code, _, err = cli(*batch, "--dtype", name)
+        assert (code, f"run judgelm tune with --dtype {name}" in " ".join(err.split())) == (1, True)
+    code, _, err = cli("judgelm", "judges", "checkpoint", "judge", "-o", "plain")
+    assert (code, "different verdicts in vLLM" in " ".join(err.split()), Path("plain").exists()) == (1, True, False)
+    assert cli(*batch)[0] == 0
+    with Judge("judge") as judge:
+        assert judge.engine.describe()["dtype"] == "bfloat16"
+
+
+def test_a_head_for_float32_is_refused_in_bfloat16_only(cli, by_length, tiny_chat):
+    tune = ("judgelm", "tune", tiny_chat, "-l", by_length, "-o", "judge", "--reading", "yes-no")
+    assert cli(*tune, "--dtype", "float32")[0] == 0
+    batch = ("judgelm-batch", by_length, "--model", "judge", "-o")
+    for options in (("--dtype", "bfloat16"), ("--quantization", "8bit")):
+        code, _, err = cli(*batch, "out.jsonl", *options)
+        assert (code, f"remove {options[0]}" in " ".join(err.split())) == (1, True)
+    verdicts = []
+    for name in ("float32", "float16"):
+        assert cli(*batch, f"{name}.jsonl", "--dtype", name)[0] == 0
+        verdicts.append([row["verdict"] for row in rows_of(f"{name}.jsonl")])
+    assert verdicts[0] == verdicts[1]
 
 
 def test_a_damaged_head_is_refused(cli, by_length, tiny_chat, tmp_path):
