@@ -2,10 +2,10 @@
 
     python -m benchmarks.human_labels.ladder pandalm auto-j --data DATA --states STATES --work WORK --labels 50 100 200
 
-STATES is written by `benchmarks.human_labels.states`; the untuned judge and the head are computed from it. Each set is
-split once, as in `benchmarks.human_labels.heads`, and 150 of the unseen pairs with a winner are judged. The reading
-`letters`, the alternative to yes-no, judges these pairs and the first 200 labels, and `judgelm train preference` trains
-on the labels. Finished commands are not run again. Intervals are from a bootstrap over questions.
+STATES is written by `benchmarks.human_labels.states`; the untuned judge and the head are computed from it. 150 pairs
+with a winner are judged; the labels are of other questions, as many as possible. The reading `letters`, the alternative
+to yes-no, judges these pairs and the first 200 labels, and `judgelm train preference` trains on the labels. Finished
+commands are not run again. Intervals are from a bootstrap over questions.
 """
 
 import argparse
@@ -14,12 +14,13 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.human_labels.heads import candidates_of, drawn
+from benchmarks.human_labels.heads import candidates_of
 from benchmarks.human_labels.sets import Rows, read_rows
 from benchmarks.human_labels.states import SetStates, read_states, with_states
 from judgelm.metrics.agreement import paired_difference
@@ -52,21 +53,18 @@ def main() -> None:
 def measure(states: SetStates, work: Path, number: int) -> list[str]:
     """Measure all steps of the ladder, and return a line for each."""
     rows, truth = states.rows, states.rows.truth
-    parts = drawn(rows.questions, number, 0)
-    assert parts is not None, "the set is large enough"
-    unseen = np.flatnonzero(parts[1] & (truth != 0))
-    unseen = np.sort(np.random.default_rng(0).permutation(unseen)[:UNSEEN])
+    unseen, labelled = _split(rows, number)
     work.mkdir(parents=True, exist_ok=True)
-    _write(rows, parts[0].nonzero()[0], work / f"{number}.jsonl")
+    _write(rows, labelled.nonzero()[0], work / f"{number}.jsonl")
     _write(rows, unseen, work / "unseen.jsonl")
     lora, judged = work / f"{number}-lora", work / f"unseen.{number}-lora.jsonl"
     config = ("--config", "few_pairs", "--output_dir", lora)
     _run(lora, "train", "preference", *config, "--train_data", work / f"{number}.jsonl")
     _run(judged, "batch", work / "unseen.jsonl", "-o", judged, "--model", lora)
-    head, _ = candidates_of(states)["head"].predict(parts[0])
+    head, _ = candidates_of(states)["head"].predict(labelled)
     leads = {"head": head[unseen], "LoRA": _differences(judged, rows.part(unseen))}
     if number <= PROMPT_LABELS:
-        name, lead = _prompt(states, work, parts[0], unseen)
+        name, lead = _prompt(states, work, labelled, unseen)
         leads = {f"prompt ({name})": lead, **leads}
     untuned = np.sign(states.log_odds[unseen]) == truth[unseen]
     questions = rows.part(unseen).questions
@@ -77,14 +75,28 @@ def measure(states: SetStates, work: Path, number: int) -> list[str]:
     return [*lines, *(f"{path.stem}: {path.read_text(encoding='utf-8')}" for path in sorted(work.glob("*.time")))]
 
 
+def _split(rows: Rows, number: int) -> tuple[NDArray[np.int_], NDArray[np.bool_]]:
+    """Return the places of the unseen pairs, the same for every number, and the flags of the labels."""
+    questions, draws = np.array(rows.questions), np.random.default_rng(0)
+    turns: Counter[str] = Counter()
+    order = []
+    for place in draws.permutation(len(questions)):
+        order.append((turns[questions[place]], place))
+        turns[questions[place]] += 1
+    shown = [place for place in draws.permutation(len(questions)) if rows.truth[place] != 0][:UNSEEN]
+    kept = [place for _, place in sorted(order) if questions[place] not in set(questions[shown])]
+    labelled = np.zeros(len(questions), dtype=np.bool_)
+    labelled[kept[:number]] = True
+    assert labelled.sum() == number, "the set is large enough"
+    return np.sort(shown), labelled
+
+
 def _prompt(
     states: SetStates, work: Path, labelled: NDArray[np.bool_], unseen: NDArray[np.int_]
 ) -> tuple[str, NDArray[np.float64]]:
     """Choose between yes-no and letters on the labels, and return the choice and its leads on the unseen pairs."""
     rows, letters = states.rows, {}
-    most = drawn(rows.questions, PROMPT_LABELS, 0)
-    assert most is not None, "the set is large enough"
-    for name, places in (("labels", most[0].nonzero()[0]), ("unseen", unseen)):
+    for name, places in (("labels", _split(rows, PROMPT_LABELS)[1].nonzero()[0]), ("unseen", unseen)):
         pairs, out = work / f"letters-{name}.jsonl", work / f"letters-{name}.out.jsonl"
         _write(rows, places, pairs)
         _run(out, "batch", pairs, "-o", out, "--reading", "letters")
