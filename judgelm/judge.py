@@ -185,8 +185,11 @@ class Judge:
 
     def _mode(self, form: JudgeFormat, name: str | None, options: dict[str, Any]) -> BatchMode:
         name = name or form.mode
-        if form.head is not None and (name == "checklist") != bool(form.head.criteria):
-            raise ConfigError(f"mode {name}: this judge's head was fitted for mode {form.mode}; use --mode {form.mode}")
+        if form.head is not None and name not in (fitted := form.head.modes):
+            raise ConfigError(f"mode {name}: this judge's head was fitted for mode {fitted[0]}; use --mode {fitted[0]}")
+        if options.get("criterion", form.criterion) != form.criterion and form.fitted:
+            known = "no criterion" if form.criterion is None else f"the criterion {form.criterion!r}"
+            raise CardError(f"the judge was fitted with {known}; remove --criterion, or pass --ignore-card")
         template = form.chosen
         own: dict[str, Any] = {"template": form.template, "scale": form.scale, "step": form.step}
         if form.prompt is not None:

@@ -41,28 +41,32 @@ def main() -> None:
     parser.add_argument("--states", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200])
+    parser.add_argument("--no-lora", action="store_true", help="without training")
     options = parser.parse_args()
     for number in options.labels:
         for name in options.sets:
             folder = options.states / name
             rows = with_states(read_rows(options.data / f"{name}.jsonl", limit=None, seed=0), folder)
-            lines = measure(read_states(folder, rows), options.work / name, number)
+            lines = measure(read_states(folder, rows), options.work / name, number, lora=not options.no_lora)
             print(f"{name} {number}", *lines, sep="\n    ", flush=True)
 
 
-def measure(states: SetStates, work: Path, number: int) -> list[str]:
+def measure(states: SetStates, work: Path, number: int, *, lora: bool) -> list[str]:
     """Measure all steps of the ladder, and return a line for each."""
     rows, truth = states.rows, states.rows.truth
     unseen, labelled = _split(rows, number)
     work.mkdir(parents=True, exist_ok=True)
     _write(rows, labelled.nonzero()[0], work / f"{number}.jsonl")
     _write(rows, unseen, work / "unseen.jsonl")
-    lora, judged = work / f"{number}-lora", work / f"unseen.{number}-lora.jsonl"
-    config = ("--config", "few_pairs", "--output_dir", lora)
-    _run(lora, "train", "preference", *config, "--train_data", work / f"{number}.jsonl")
-    _run(judged, "batch", work / "unseen.jsonl", "-o", judged, "--model", lora)
+    begun = time.monotonic()
     head, _ = candidates_of(states)["head"].predict(labelled)
-    leads = {"head": head[unseen], "LoRA": _differences(judged, rows.part(unseen))}
+    leads = {f"head in {time.monotonic() - begun:.0f} s": head[unseen]}
+    if lora:
+        folder, judged = work / f"{number}-lora", work / f"unseen.{number}-lora.jsonl"
+        config = ("--config", "few_pairs", "--output_dir", folder)
+        _run(folder, "train", "preference", *config, "--train_data", work / f"{number}.jsonl")
+        _run(judged, "batch", work / "unseen.jsonl", "-o", judged, "--model", folder)
+        leads["LoRA"] = _differences(judged, rows.part(unseen))
     if number <= PROMPT_LABELS:
         name, lead = _prompt(states, work, labelled, unseen)
         leads = {f"prompt ({name})": lead, **leads}

@@ -177,14 +177,12 @@ def new_command(
 def checkpoint_command(
     judge: Annotated[str, typer.Argument(metavar="JUDGE")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER")],
-    dtype: Literal["auto", "float32", "float16"] = "auto",
 ) -> None:
     """Write a judge with a head as a plain checkpoint, which vLLM and transformers load as a sequence classifier.
 
     Options:
         judge: Folder from judgelm tune.
         out: New folder for the checkpoint. judgelm also loads it, with any engine that runs models.
-        dtype: Data type of the weights. Default: that of the head.
 
     A head that was fitted in bfloat16 is refused, as it would give different verdicts in vLLM.
 
@@ -194,11 +192,12 @@ def checkpoint_command(
     Exit codes: 0 written, 1 usage error.
     """
     from judgelm.engines.heads import write_checkpoint
+    from judgelm.engines.model_files import identity_of, split_adapter
     from judgelm.judges.resolve import prepare, resolve
 
     if out.exists():
         raise ConfigError(f"-o {out} already exists; choose a different folder")
-    setup = prepare(resolve(judge, "transformers"), {"dtype": dtype})
+    setup = prepare(resolve(judge, "transformers"), {})
     head, card = setup.options.head, setup.card
     if head is None or card is None or card.head is None:
         raise ConfigError(f"{judge} has no head that was fitted by judgelm tune; pass the folder of one that has")
@@ -211,6 +210,8 @@ def checkpoint_command(
     if card.head.criteria:
         finding = f"{judge} has a head for each criterion of a checklist, but a sequence classifier gives one score"
         raise ConfigError(f"{finding}; use it with --engine transformers")
+    base, adapter = split_adapter(setup.options)
+    setup.check_loaded({"model": identity_of(base, adapter, setup.options)})
     write_checkpoint(setup.options, out)
     write_card(out, replace(card, model=None, identity={}, head=replace(card.head, file=None, sha256="")))
     console.message(f"wrote {out}; use it with --model {out}")

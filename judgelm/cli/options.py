@@ -419,7 +419,7 @@ class ScoringFlags(LabelOptions):
     scale: Scale = "1-10"
     control: Control = None
     bootstrap: Annotated[int, typer.Option(min=100)] = 2000
-    seed: int = 0
+    seed: Annotated[int, typer.Option(min=0)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,7 +459,7 @@ class StudyOutput:
 
     out: Annotated[Path, typer.Option(metavar="FOLDER")]
     overwrite: bool = False
-    seed: int = 0
+    seed: Annotated[int, typer.Option(min=0)] = 0
     bootstrap: Annotated[int, typer.Option(min=100)] = 2000
     json: JsonOut = None
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -32,6 +34,7 @@ from judgelm.data.readers.inputs import input_files
 from judgelm.errors import ConfigError, InputError, not_found
 from judgelm.modes.checklist import Checklist
 from judgelm.package import VERSION
+from judgelm.parsing.scores import MAX_VALUES
 from judgelm.prompts.catalog import Template
 from judgelm.prompts.judge_card import (
     MODEL_CARD_NAME,
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from judgelm.studies.tuning import CandidateScores, TuningLabels, TuningResult
 
 _READINGS = ("letters", "yes-no", "grade")
-_KIND_READINGS = {"pair": _READINGS, "label": ("yes-no",), "grade": ("yes-no", "grade")}
+_KIND_READINGS = {"pair": _READINGS, "label": ("yes-no",), "checklist": ("yes-no",), "grade": ("yes-no", "grade")}
 
 
 @essential(
@@ -68,7 +71,7 @@ def tune_command(
     criterion: str | None = None,
     folds: Annotated[int, typer.Option(min=2)] = 5,
     limit: Annotated[int | None, typer.Option(min=1)] = None,
-    seed: int = 0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
     overwrite: bool = False,
     quick: bool = False,
     scale: Annotated[str | None, typer.Option(metavar="LOW,HIGH")] = None,
@@ -148,9 +151,8 @@ def tune_command(
             candidates[HEAD] = head_candidate(job, recorders, candidates, known, labelled)
         fitted = candidates if split is None else {name: each.part(split.train) for name, each in candidates.items()}
         tuned = tune(fitted, known if split is None else known.part(split.train), options)
-        promised = None
-        if split is not None:
-            promised = promise_of(tuned, fitted[tuned.chosen], candidates[tuned.chosen], known, split)
+        chosen = tuned.chosen
+        promised = None if split is None else promise_of(tuned, fitted[chosen], candidates[chosen], known, split)
         weights = resolved.named.card.name if resolved.named else resolved.weights
         card = _card(job, weights, judge, tuned, fitted)
         if promised is not None and split is not None:
@@ -158,7 +160,7 @@ def tune_command(
                 card, tie_threshold=0.0, abstain=_abstain_card(promised, known, split, list(labelled.samples))
             )
     said = [] if split is None else [split.sentence(promised)]
-    _write(job, card, tuned, said)
+    _write(job, card, tuned, engine_flags, said)
     figures = tuned.to_json() | {"judge": str(out), "template": card.template}
     if split is not None:
         figures["abstain"] = None if card.abstain is None else asdict(card.abstain)
@@ -176,13 +178,15 @@ def _candidates(
     for name in readings:
         if name not in _READINGS:
             raise not_found("reading", name, _READINGS)
+    if not (readings := [name for name in readings if name in _KIND_READINGS[kind]]):
+        known = " or ".join(_KIND_READINGS[kind])
+        raise ConfigError(f"--reading does not fit the labels, which are for mode {KIND_MODES[kind]}; use {known}")
     if criterion is not None and not criterion.strip():
         raise ConfigError("--criterion is empty; describe the criterion or remove the option")
     if kind == "checklist":
         if prompts or criterion is not None:
             raise ConfigError("--prompt and --criterion are not supported for a checklist; remove them")
         return {Checklist.template: get_template(Checklist.template)}
-    readings = [name for name in readings if name in _KIND_READINGS[kind]]
     chosen = [
         each
         for each in TEMPLATES.values()
@@ -210,8 +214,16 @@ def _scale(text: str | None, candidates: Mapping[str, Template], kind: LabelKind
         )
     except ValueError as error:
         raise ConfigError(f"--scale {text}: expected LOW,HIGH, such as 1,5") from error
-    if not low < high:
+    if not -math.inf < low < high < math.inf:
         raise ConfigError(f"--scale {text}: the first number must be lower than the second")
+    for name, each in candidates.items() if kind == "grade" else ():
+        if each.reading == "grade" and not isinstance(each, PromptTemplate) and high - low >= MAX_VALUES:
+            finding = f"--scale {text}: the reading grade needs at most {MAX_VALUES} grades"
+            raise ConfigError(f"{finding}; use --reading yes-no")
+        own = each.judge_prompt.reply.scale if isinstance(each, PromptTemplate) else (low, high)
+        if each.reading == "grade" and own != (low, high):
+            finding = f"--prompt: {name} has another scale than the labels ({low:g} to {high:g})"
+            raise ConfigError(f"{finding}; change its reply line, or set --scale")
     return low, high
 
 
@@ -238,7 +250,7 @@ def _card(job: TuningJob, weights: str, judge: "Judge", tuned: "TuningResult", c
 
     head, name, described = None, tuned.chosen, judge.engine.describe()
     if name == HEAD:
-        head, name = write_head_of(job, candidates[HEAD], described["dtype"])
+        head, name = write_head_of(job, candidates[HEAD], described)
     template, fit = job.candidates[name], tuned.candidates[tuned.chosen].fit
     prompt = template.judge_prompt if isinstance(template, PromptTemplate) else None
     return Card(
@@ -279,13 +291,14 @@ def _abstain_card(promised: "Promise", known: "TuningLabels", split: "RiskSplit"
     )
 
 
-def _write(job: TuningJob, card: Card, tuned: "TuningResult", said: Sequence[str]) -> None:
+def _write(job: TuningJob, card: Card, tuned: "TuningResult", flags: EngineFlags, said: Sequence[str]) -> None:
     rows = [f"| {name} | {_share(each.accuracy)} | {each.failed} |" for name, each in tuned.candidates.items()]
     own = "" if card.prompt is None else f", with the prompt {card.prompt.name} from {card.prompt.file}"
     text = read_yaml(Path(__file__).with_suffix(".yaml"))["readme"].format(
         own=own,
         name=job.folder.resolve().name,
-        folder=job.folder,
+        measure="accuracy" if tuned.kind != "grade" else "closeness",
+        command=_command(job, flags),
         count=len(tuned.candidates),
         items=_items(tuned),
         sentences="\n".join([*tuned.sentences(), *said]),
@@ -314,8 +327,14 @@ def _print(job: TuningJob, tuned: "TuningResult", flags: EngineFlags, said: Sequ
     ties = f" and ties within {fit.tie_threshold:.2g} of P = 0.5" if fit.tie_threshold else ""
     fitted = f", with calibration temperature {fit.temperature:.3g}{ties}" if tuned.kind != "grade" else ""
     out.print(f"*: chosen{fitted}. Default: {tuned.default}.")
+    out.message(f"to use it: {_command(job, flags)}")
+
+
+def _command(job: TuningJob, flags: EngineFlags) -> str:
+    """Return a command that uses the judge."""
     options = "".join(f" {option}" for option in _repeated(flags))
-    out.message(f"to use it: judgelm-batch {item}s.jsonl -o out.jsonl --model {job.folder}{options}")
+    items = "pairs" if job.kind == "pair" else "answers"
+    return f"judgelm-batch {items}.jsonl -o out.jsonl --model {shlex.quote(str(job.folder))}{options}"
 
 
 def _items(tuned: "TuningResult") -> str:

@@ -82,7 +82,7 @@ def head_candidate(
     )
 
 
-def write_head_of(job: TuningJob, candidate: "HeadCandidate", dtype: str) -> tuple[HeadCard, str]:
+def write_head_of(job: TuningJob, candidate: "HeadCandidate", described: Mapping[str, Any]) -> tuple[HeadCard, str]:
     """Fit the head to all labels, write it, and return its card and the name of its prompt."""
     import numpy as np
 
@@ -95,7 +95,7 @@ def write_head_of(job: TuningJob, candidate: "HeadCandidate", dtype: str) -> tup
     write_head(path, np.stack([weights for weights, _ in found.values()]))
     terms = {name: each for name, (_, each) in found.items()}
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    first = next(iter(terms.values()))
+    dtype, first = described["dtype"], next(iter(terms.values()))
     criteria = terms if job.kind == "checklist" else {}
     card = HeadCard(layer=setting.layer, dtype=dtype, terms=first, criteria=criteria, file=HEAD_FILE, sha256=sha256)
     return card, setting.prompt

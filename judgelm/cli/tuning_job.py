@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from judgelm.cli.console import console, printed_rejects
 from judgelm.cli.options import EngineFlags, LabelOptions
+from judgelm.data.label_codes import is_missing, label_text
+from judgelm.data.readers.rows import RejectCounts
 from judgelm.engines.base import MODEL_ENGINES, EngineOptions
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.modes import BatchMode, Pairwise
@@ -125,27 +127,33 @@ def _yes_no_labels(path: Path, rows: LabelOptions) -> "tuple[LabelledSet | None,
     samples: dict[str, Sample] = {}
     labels: dict[str, Label] = {}
     kinds: set[LabelKind] = set()
-    with printed_rejects("label skipped") as rejects:
-        stream = SampleStream([str(path)], on_reject=rejects, reading=rows.reading, repeats="votes", label_rows=True)
-        for sample in stream:
-            if len(sample.answers) != 1:
-                return None, "pair"
-            scores, kind = _yes_no(sample, path)
-            if scores is None:
-                continue
-            if sample.id in labels and labels[sample.id].scores != scores:
-                raise InputError(f"{path}: sample {sample.id} has different labels in several rows; keep one of them")
-            samples[sample.id], labels[sample.id] = sample, Label(sample_id=sample.id, winner=None, scores=scores)
-            kinds.add(kind)
-    if len(kinds) != 1:
-        if kinds:
-            raise InputError(f'{path}: some rows have "label" and others "criteria" with "met"; tune with one of them')
+    unlabelled, rejects = 0, RejectCounts()
+    stream = SampleStream([str(path)], on_reject=rejects, reading=rows.reading, repeats="votes", label_rows=True)
+    for sample in stream:
+        if len(sample.answers) != 1:
+            kinds.add("pair")
+            continue
+        scores, kind = _yes_no(sample, path)
+        if scores is None:
+            unlabelled += 1
+            continue
+        if sample.id in labels and labels[sample.id].scores != scores:
+            raise InputError(f"{path}: sample {sample.id} has different labels in several rows; keep one of them")
+        samples[sample.id], labels[sample.id] = sample, Label(sample_id=sample.id, winner=None, scores=scores)
+        kinds.add(kind)
+    if not labels:
         return None, "pair"
+    if len(kinds) > 1:
+        found = ", ".join(sorted(kinds))
+        raise InputError(f"{path}: the labels are of different kinds ({found}); tune with labels of one kind")
+    console.messages(f"label skipped: {line}" for line in rejects.lines())
+    if unlabelled:
+        console.message(f"{path}: {unlabelled} rows have no {' or '.join(kinds)} and are not used")
     return LabelledSet(samples=samples, labels=labels, groups={}, read=stream.read), kinds.pop()
 
 
 def _yes_no(sample: Sample, path: Path) -> "tuple[tuple[float, ...] | None, LabelKind]":
-    if (value := sample.metadata.get("label")) is not None:
+    if not is_missing(value := sample.metadata.get("label")):
         return (_truth(value, f"{path}: sample {sample.id}"),), "label"
     if sample.metadata.get(CRITERIA_FIELD) is None:
         return None, "label"
@@ -159,8 +167,6 @@ def _yes_no(sample: Sample, path: Path) -> "tuple[tuple[float, ...] | None, Labe
 
 
 def _truth(value: object, place: str) -> float:
-    from judgelm.data.label_codes import label_text
-
     truth = _TRUTHS.get(label_text(value).strip('"'))
     if truth is None:
         raise InputError(
@@ -237,9 +243,12 @@ def _check_repeated(
 
 
 def make_folder(job: TuningJob) -> None:
-    """Create the output folder, or raise an error if it contains a trained judge."""
-    if job.folder.is_dir() and (card := find_card(str(job.folder))) is not None and card.model is None:
-        raise ConfigError(f"-o {job.folder}: this folder contains a trained judge; choose a different folder")
+    """Create the output folder, or raise an error if it contains a trained judge or a model."""
+    card = find_card(str(job.folder)) if job.folder.is_dir() else None
+    if (card is not None and card.model is None) or (job.folder / "config.json").exists():
+        raise ConfigError(
+            f"-o {job.folder}: this folder contains a trained judge or a model; choose a different folder"
+        )
     try:
         (job.folder / RUNS).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -256,6 +265,8 @@ def load_model(job: TuningJob, resolved: "ResolvedJudge", flags: EngineFlags) ->
     if (released := resolved.recognition.judge) is not None:
         finding = f"{model} is {released.name}, a judge that comes with its own prompts"
         raise ConfigError(f"{finding}; use it without tuning or add --ignore-card")
+    if resolved.tuned is not None and resolved.tuned.head is not None:
+        raise ConfigError(f"{model} is a judge with a head; tune the model that it was made of: {resolved.weights}")
     engine, dtype = flags.engine, flags.dtype
     for batch in (_batch_job(job, name, ()) for name in job.candidates):
         engine = run_engine(batch, engine)

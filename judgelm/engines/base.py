@@ -85,12 +85,13 @@ class HeadFile:
 
     Attributes:
         path: safetensors file with `score.weight`, shape (rows, hidden size), float32.
-        layer: number of the layer whose normalised state is mapped to a reward.
+        layer: number of the layer whose normalised state is mapped to rewards, one for each of the `rows`.
         whole: whether to load all layers, for verdicts that also use probabilities of words.
     """
 
     path: str
     layer: int
+    rows: int = 1
     whole: bool = False
 
 

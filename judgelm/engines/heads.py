@@ -27,8 +27,10 @@ def read_head(head: HeadFile, config: Any) -> torch.Tensor:
     except (OSError, SafetensorError, KeyError) as error:
         raise ModelError(f"{head.path}: cannot load the head: {first_line(error)}; run judgelm tune again") from error
     text = config.get_text_config()
-    if weights.ndim != 2 or weights.shape[1] != text.hidden_size:
-        finding = f"the head has {weights.shape[-1]} weights, but the model's states have {text.hidden_size}"
+    if weights.shape != (head.rows, text.hidden_size) or not weights.is_floating_point():
+        shape = " x ".join(map(str, weights.shape))
+        needed = f"{head.rows} x {text.hidden_size}"
+        finding = f"the head has {shape} weights ({weights.dtype}), but the model needs {needed}"
         raise ModelError(f"{head.path}: {finding}; restore the model that it was tuned for, or run judgelm tune again")
     if not torch.isfinite(weights).all():
         raise ModelError(f"{head.path}: the weights contain NaN or infinity; run judgelm tune again")

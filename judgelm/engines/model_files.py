@@ -330,12 +330,15 @@ def adapter_truncator(truncator: Truncator, base: str, adapter: str) -> Truncato
 
 
 @contextmanager
-def without_progress_bars() -> Iterator[None]:
-    """Temporarily disable transformers' progress bars."""
-    shown = hf_logging.is_progress_bar_enabled()
+def without_progress_bars(*, report: bool = True) -> Iterator[None]:
+    """Temporarily disable transformers' progress bars and, without `report`, its list of unused and missing weights."""
+    shown, level = hf_logging.is_progress_bar_enabled(), hf_logging.get_verbosity()
     hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    if not report:
+        hf_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
+        hf_logging.set_verbosity(level)
         if shown:
             hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

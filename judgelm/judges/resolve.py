@@ -148,6 +148,7 @@ class JudgeFormat:
 
     Attributes:
         mode: name of the usual mode.
+        fitted: whether the judge was trained or tuned with the template and the criterion.
         never_explained: whether the card states that none of the training rows had a reason.
         reply_tokens: maximum reply length for a judge that reasons first: the limit from its training, otherwise half
             of its context window.
@@ -166,6 +167,7 @@ class JudgeFormat:
     head: HeadCard | None = None
     abstain_below: float | None = None
     mode: str = "pair"
+    fitted: bool = False
 
     @property
     def chosen(self) -> Template:
@@ -262,7 +264,7 @@ def _head_file(judge: ResolvedJudge, head: HeadCard) -> HeadFile | None:
         finding = f"{judge.model} is a linear head on layer {head.layer}, which the {judge.engine} engine cannot load"
         raise ConfigError(f"{finding}; use --engine transformers, or run: judgelm judges checkpoint {judge.model}")
     whole = any(each.log_odds for each in (head.terms, *head.criteria.values()))
-    return None if path is None else HeadFile(path=path, layer=head.layer, whole=whole)
+    return None if path is None else HeadFile(path=path, layer=head.layer, rows=len(head.criteria) or 1, whole=whole)
 
 
 def _head_dtype(judge: ResolvedJudge, head: HeadCard, engine: EngineOptions) -> str:
@@ -303,6 +305,7 @@ def judge_format(
             head=card.head,
             abstain_below=None if card.abstain is None else card.abstain.below,
             mode=card.mode or form.mode,
+            fitted=not ignore_card,
         )
     chosen = _chosen_template(card, template, reading, chat=chat)
     source = "option" if template or reading else "default" if card is None else "card"
@@ -324,6 +327,7 @@ def judge_format(
         head=card.head if is_own else None,
         abstain_below=card.abstain.below if is_own and card.abstain is not None else None,
         mode=(card.mode if is_own else None) or "pair",
+        fitted=not ignore_card and _is_fitted(card),
     )
 
 

@@ -21,7 +21,7 @@ from judgelm.modes.flow import Flow, RequestFlow, interleave
 from judgelm.modes.mode import BatchMode
 from judgelm.modes.multi import ranking
 from judgelm.modes.pairwise import Pairwise
-from judgelm.modes.readings import read_words
+from judgelm.modes.readings import calibrated_yes, read_words
 from judgelm.records import GradeVerdict, HeadTerms, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
@@ -115,6 +115,7 @@ class Checklist(BatchMode):
         criteria: criteria for all samples; a `criteria` field in a row overrides them.
         hard: count a criterion as fully met if P(yes) is at least 0.5, instead of counting P(yes) itself.
         heads: for judges with a linear head for each criterion, how its output becomes a score, by criterion.
+        calibration_temperature: divides the log-odds of yes.
         tie_margin: maximum difference between the scores of two answers that counts as a tie.
     """
 
@@ -130,6 +131,7 @@ class Checklist(BatchMode):
     criteria: tuple[str | Criterion, ...] = ()
     hard: bool = False
     tie_margin: float = 0.0
+    calibration_temperature: float = 1.0
     heads: Mapping[str, HeadTerms] = field(default_factory=dict)
     reference: Literal["auto", "use", "ignore"] = "auto"
 
@@ -173,7 +175,11 @@ class Checklist(BatchMode):
     def _ask(self, sample: Sample, index: int, criterion: Criterion) -> RequestFlow[Shown]:
         reading = self.question(criterion)
         readout = yield from read_words(reading, replace(sample, answers=(sample.answers[index],)), ())
-        return replace(readout.shown[0], order=(index,), part=repr(criterion))
+        [shown] = readout.shown
+        calibrated = calibrated_yes(shown, self.calibration_temperature)
+        return replace(
+            shown, order=(index,), part=repr(criterion), scores=None if calibrated is None else (calibrated,)
+        )
 
     def question(self, criterion: Criterion) -> Pairwise:
         """Return the mode that asks about one criterion."""

@@ -1,6 +1,5 @@
 """Labelling of one answer with the verdict words of a prompt file, or with yes or no."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -9,7 +8,7 @@ from judgelm.modes.completions import judged, with_usage
 from judgelm.modes.flow import Flow
 from judgelm.modes.mode import check_above_zero
 from judgelm.modes.multi import DECIMALS
-from judgelm.modes.readings import PromptedMode, check_reading, explain_word, read_words
+from judgelm.modes.readings import PromptedMode, calibrated_yes, check_reading, explain_word, read_words
 from judgelm.modes.reasons import Explained
 from judgelm.prompts.catalog import get_template
 from judgelm.records import LabelVerdict, Sample
@@ -63,9 +62,7 @@ class PromptLabel(PromptedMode):
         self.check(sample)
         readout = yield from read_words(self, sample, ())
         [shown] = readout.shown
-        probability = None if shown.scores is None else shown.scores[0]
-        if probability is not None and shown.log_odds is not None and self.calibration_temperature != 1:
-            probability = 1 / (1 + math.exp(-shown.log_odds / self.calibration_temperature))
+        probability = calibrated_yes(shown, self.calibration_temperature)
         verdict = None if probability is None else LabelVerdict(label=self.labels[self._is_fulfilled(probability)])
         judgment = judged(self, sample, (shown,), verdict, probability=probability, failure=readout.failure)
         return (yield from explain_word(self, judgment, readout.prompts))

@@ -388,8 +388,18 @@ def _with_terms(shown: Shown, head: HeadTerms, log_odds: float, scale: tuple[flo
     value = shown.scores[0] + head.intercept + head.log_odds * log_odds
     if head.kind == "grade":
         return replace(shown, scores=(min(max(value, scale[0]), scale[1]),))
-    score = math.exp(min(value, 0)) / (1 + math.exp(-abs(value))) if head.kind == "label" else value
-    return replace(shown, scores=(score,), log_odds=value)
+    return replace(shown, scores=(_logistic(value) if head.kind == "label" else value,), log_odds=value)
+
+
+def calibrated_yes(shown: Shown, temperature: float) -> float | None:
+    """Return P(yes) after dividing the log-odds by a temperature; None for failures."""
+    if shown.scores is None or shown.log_odds is None or temperature == 1:
+        return None if shown.scores is None else shown.scores[0]
+    return _logistic(shown.log_odds / temperature)
+
+
+def _logistic(value: float) -> float:
+    return math.exp(min(value, 0)) / (1 + math.exp(-abs(value)))
 
 
 def _scored(shown: list[Shown], prompts: tuple[Prompt, ...]) -> Readout:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from socket import gaierror
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -94,14 +94,26 @@ class HeadCard:
         sha256: hash of the file.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     layer: int
-    dtype: str
+    dtype: Literal["float32", "float16", "bfloat16"]
     terms: HeadTerms
     criteria: dict[str, HeadTerms] = field(default_factory=dict)
     file: str | None = None
     sha256: str = ""
+
+    def __post_init__(self) -> None:
+        rows = [each.row for each in self.criteria.values()] or [self.terms.row]
+        if sorted(rows) != list(range(len(rows))):
+            raise CardError(f"head: the rows of the weights are {rows}; expected one for each criterion, from 0")
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes that can use it, the usual one first."""
+        if self.terms.kind == "pair":
+            return "pair", "multi"
+        return ("single",) if self.terms.kind == "grade" else ("checklist",) if self.criteria else ("label",)
 
     def locate(self, folder: str) -> str | None:
         """Return the path of the file, if any.

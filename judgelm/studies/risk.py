@@ -75,8 +75,9 @@ class RiskSplit:
                 f"No threshold can promise that at most {share} of the verdicts disagree with the labels, so the judge "
                 "never abstains. Use more labels or a higher --risk."
             )
+        below = f"if the probability of the likelier answer is below {0.5 + promised.threshold:.3g}"
         return (
-            f"The judge abstains if the probability of the likelier answer is below {0.5 + promised.threshold:.3g}. "
+            f"The judge {f'abstains {below}' if promised.threshold > 0 else 'never needs to abstain'}. "
             f"With probability {promised.confidence:g}, at most {share} of its verdicts then disagree with such "
             f"labels. On {promised.pairs} calibration pairs it gave {promised.decided} verdicts, "
             f"{promised.wrong} of them wrong."

@@ -129,12 +129,32 @@ def test_failures_count_as_wrong(tune, labels, tmp_path):
         (("--criterion", " "), "--criterion is empty"),
         (("--limit", "19"), "expected at least 20 pairs with a winner, got 19"),
         (("--folds", "41"), "at least 41 questions (one per fold), got 40"),
+        (("--seed", "-1"), "--seed"),
     ],
 )
 def test_invalid_options_are_refused_before_the_model_is_loaded(tune, labels, options, finding):
     code, _, err = tune(labels(), *options)
     assert (code, WordEngine.asked) == (1, 0)
     assert finding in err
+
+
+def test_a_folder_with_a_model_is_refused(tune, labels, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    code, _, err = tune(labels(), out=".")
+    assert (code, "contains a trained judge or a model" in err, (tmp_path / "candidates").exists()) == (1, True, False)
+
+
+def test_another_criterion_than_that_of_the_labels_is_refused(tune, cli, labels):
+    assert tune(labels(), "--criterion", "It is polite.", "--reading", "yes-no")[0] == 0
+    batch = ("judgelm-batch", "labels.jsonl", "-o", "out.jsonl", "--engine", "scripted", "--model", "judge")
+    code, _, err = cli(*batch, "--criterion", "It is short.")
+    assert (code, "fitted with the criterion 'It is polite.'" in " ".join(err.split())) == (1, True)
+    assert cli(*batch, "--criterion", "It is polite.")[0] == 0
+    assert tune(labels(), "--reading", "yes-no", out="plain")[0] == 0
+    batch = ("judgelm-batch", "labels.jsonl", "-o", "other.jsonl", "--engine", "scripted", "--model", "plain")
+    code, _, err = cli(*batch, "--criterion", "It is short.")
+    assert (code, "fitted with no criterion" in " ".join(err.split())) == (1, True)
+    assert cli(*batch, "--criterion", "It is short.", "--ignore-card")[0] == 0
 
 
 def test_labels_without_texts_and_trained_judges_folders_are_refused(tune, labels, tmp_path):
@@ -327,7 +347,6 @@ def test_a_head_becomes_a_plain_checkpoint(cli, by_length, tiny_chat, tmp_path, 
 
     assert cli("judgelm", "tune", tiny_chat, "-l", by_length, "-o", "judge", "--reading", "yes-no")[0] == 0
     write = ("judgelm", "judges", "checkpoint", "judge", "-o", "plain")
-    assert "dtype" in cli(*write, "--dtype", "float8")[2]
     code, _, err = cli(*write)
     assert (code, "LOAD REPORT" in err + caplog.text) == (0, False)
     assert "already exists" in cli(*write)[2]
@@ -371,6 +390,30 @@ def test_a_head_for_float32_is_refused_in_bfloat16_only(cli, by_length, tiny_cha
         assert cli(*batch, f"{name}.jsonl", "--dtype", name)[0] == 0
         verdicts.append([row["verdict"] for row in rows_of(f"{name}.jsonl")])
     assert verdicts[0] == verdicts[1]
+
+
+def test_a_head_is_used_as_it_was_fitted(cli, by_length, tiny_chat, tmp_path):
+    tune = ("judgelm", "tune", tiny_chat, "-l", by_length, "-o", "judge", "--reading", "yes-no")
+    assert cli(*tune)[0] == 0
+    batch = ("judgelm-batch", by_length, "-o", "out.jsonl", "--model", "judge")
+    for mode in ("label", "single", "correctness"):
+        code, _, err = cli(*batch, "--mode", mode)
+        assert (code, "head was fitted for mode pair; use --mode pair" in " ".join(err.split())) == (1, True)
+    code, _, err = cli("judgelm", "tune", "judge", "-l", by_length, "-o", "again")
+    assert (code, f"tune the model that it was made of: {tiny_chat}" in " ".join(err.split())) == (1, True)
+    card = tmp_path / "judge" / "judge.json"
+    written = json.loads(card.read_text())
+    for changed in (
+        {"dtype": "float99"},
+        {"terms": {"kind": "pair", "intercept": "NaN"}},
+        {"terms": {"kind": "pair", "row": 1}},
+    ):
+        card.write_text(json.dumps(written | {"head": written["head"] | changed}))
+        code, _, err = cli(*batch)
+        assert (code, "judge.json" in err, "head" in err) == (1, True, True)
+    card.write_text(json.dumps(written | {"identity": {"sha": "0" * 64}}))
+    code, _, err = cli("judgelm", "judges", "checkpoint", "judge", "-o", "plain")
+    assert (code, "created for a different model" in " ".join(err.split()), Path("plain").exists()) == (1, True, False)
 
 
 def test_a_damaged_head_is_refused(cli, by_length, tiny_chat, tmp_path):
@@ -548,6 +591,11 @@ def test_labels_of_single_answers_make_a_judge(cli, tiny_chat, tmp_path, kind, m
         ({"criteria": [{"text": "a", "met": True}, "b"]}, (), "criterion 'b' has no label"),
         ({"criteria": [{"text": "a", "met": "yes"}]}, (), "met is 'yes'; write true or false"),
         ({"criteria": [{"text": "a", "met": True}]}, ("--criterion", "It is kind."), "not supported for a checklist"),
+        ({"criteria": [{"text": "a", "met": True}]}, ("--reading", "letters"), "--reading does not fit"),
+        ({"label": "yes"}, ("--reading", "letters"), "for mode label; use yes-no"),
+        ({"score": 3}, ("--reading", "letters"), "for mode single; use yes-no or grade"),
+        ({"score": 3}, ("--scale", "0,100"), "--scale 0,100: the reading grade needs at most 100 grades"),
+        ({"score": 3}, ("--scale", "1,inf"), "must be lower"),
     ],
 )
 def test_unusable_labels_of_answers_are_refused(tune, tmp_path, change, options, finding):
@@ -561,3 +609,25 @@ def test_a_label_that_differs_in_another_row_is_refused(tune, tmp_path):
     rows = [{"id": f"a{n // 2}", "question": "q", "answer": "0", "label": "yes" if n % 2 else "no"} for n in range(40)]
     code, _, err = tune(write_rows(tmp_path / "labels.jsonl", rows))
     assert (code, "sample a0 has different labels in several rows" in " ".join(err.split())) == (1, True)
+
+
+def test_labels_of_several_kinds_are_refused(tune, tmp_path):
+    single = [{"id": f"a{n}", "question": f"q{n}", "answer": "0"} for n in range(60)]
+    rows = [*numbered(30), *(row | {"label": "yes"} for row in single)]
+    code, _, err = tune(write_rows(tmp_path / "labels.jsonl", rows))
+    assert (code, "labels are of different kinds (label, pair)" in " ".join(err.split())) == (1, True), err
+
+
+def test_rows_without_a_label_are_counted(tune, tmp_path):
+    labels = ["yes", "no", "", "yes", "no"]
+    rows = [{"id": f"a{n}", "question": f"q{n}", "answer": "0", "label": labels[n % 5]} for n in range(40)]
+    code, out, err = tune(write_rows(tmp_path / "labels.jsonl", rows))
+    assert (code, "32 answers" in out) == (0, True), err
+    assert "8 rows have no label and are not used" in " ".join(err.split())
+
+
+def test_a_prompt_with_another_scale_than_the_labels_is_refused(tune, tmp_path):
+    (tmp_path / "five.txt").write_text("{answer}\nreply: 1-5\n")
+    rows = [{"id": f"a{n}", "question": f"q{n}", "answer": "0", "score": 1 + n % 10} for n in range(40)]
+    code, _, err = tune(write_rows(tmp_path / "labels.jsonl", rows), "--prompt", "five.txt", "--scale", "1,10")
+    assert (code, "five has another scale than the labels (1 to 10)" in " ".join(err.split())) == (1, True), err

@@ -1,9 +1,7 @@
 """Load a model, its tokenizer, and an optional adapter."""
 
-import logging
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from transformers import (
     BitsAndBytesConfig,
 )
 from transformers.models.auto import modeling_auto
-from transformers.utils import logging as hf_logging
 
 from judgelm.engines import model_files
 from judgelm.engines.base import EngineOptions
@@ -158,17 +155,6 @@ def in_gpu_dtype(
     return (model if quantized else model.to(_DTYPES[choice.dtype])), choice
 
 
-@contextmanager
-def _without_report() -> Iterator[None]:
-    """Hide transformers' report of unused layers and of the missing head, which are intended."""
-    before = hf_logging.get_verbosity()
-    hf_logging.set_verbosity(logging.ERROR)
-    try:
-        yield
-    finally:
-        hf_logging.set_verbosity(before)
-
-
 def _load_model(source: str, config: Any, options: EngineOptions, device: str, *, dtype: str, kind: Any) -> Any:
     rewards = kind is AutoModelForSequenceClassification
     quantization = _quantization(options.quantization)
@@ -179,7 +165,7 @@ def _load_model(source: str, config: Any, options: EngineOptions, device: str, *
         raise ModelError(f"{source}: the transformers engine does not support quantised weights ({method}); {way_out}")
     separate = rewards and (options.head is not None or split_adapter(options)[1] is not None)
     try:
-        with safe_unpickling(source, options.revision), _without_report() if separate else nullcontext():
+        with safe_unpickling(source, options.revision), model_files.without_progress_bars(report=not separate):
             loaded: Any = kind.from_pretrained(
                 source,
                 revision=options.revision,
