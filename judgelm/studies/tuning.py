@@ -461,8 +461,7 @@ class _HeldOut:
 
 def _held_out(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, folds: Ints, default: str) -> _HeldOut:
     fitted = {**candidates, FITTED_LENGTH: length_candidate(labels)}
-    constant = "mean grade" if labels.kind == "grade" else "most frequent label"
-    verdicts = {name: np.full(labels.truth.size, np.nan) for name in (*fitted, constant)}
+    verdicts = {name: np.full(labels.truth.size, np.nan) for name in fitted}
     leads = {name: np.full(labels.truth.size, np.nan) for name in fitted}
     nested, selected = np.full(labels.truth.size, np.nan), []
     for fold in range(folds.max() + 1):
@@ -472,10 +471,13 @@ def _held_out(candidates: Mapping[str, TuningCandidate], labels: TuningLabels, f
         for name, fit in fits.items():
             shown = _part(predicted[name], held)
             verdicts[name][held], leads[name][held] = _verdicts(labels, fit, shown), fit.lead(*shown)
-        values, counts = np.unique(labels.truth[train], return_counts=True)
-        verdicts[constant][held] = labels.truth[train].mean() if labels.kind == "grade" else values[np.argmax(counts)]
         selected.append(_best({name: predicted[name] for name in candidates}, fits, labels, train, default))
         nested[held] = verdicts[selected[-1]][held]
+    if labels.kind == "grade":
+        verdicts["mean grade"] = np.full(labels.truth.size, labels.truth.mean())
+    else:
+        values, counts = np.unique(labels.truth, return_counts=True)
+        verdicts["most frequent label"] = np.full(labels.truth.size, values[np.argmax(counts)])
     if labels.kind == "pair":
         verdicts["longer answer"] = labels.longer.astype(np.float64)
     return _HeldOut(verdicts=verdicts, leads=leads, nested=nested, selected=selected)
