@@ -559,6 +559,14 @@ def test_labels_of_single_answers_make_a_judge(cli, tiny_chat, tmp_path, kind, m
         assert all(1 <= each["score"] <= 5 for each in verdicts)
     else:
         assert [(each["score"] < 0.5) for each in verdicts] == good  # the second criterion weighs more
+        write_card(Path("judge"), replace(card, calibration_temperature=4 * card.calibration_temperature))
+        again = ("judgelm-batch", labels, "-o", "again.jsonl", "--model", "judge", "--dtype", "float32")
+        assert cli(*again)[0] == 0
+        odds = [
+            [math.log(shown["scores"][0] / (1 - shown["scores"][0])) for row in rows_of(file) for shown in row["shown"]]
+            for file in ("out.jsonl", "again.jsonl")
+        ]
+        assert odds[0] == pytest.approx([4 * each for each in odds[1]], rel=1e-3)
         rows = [{"question": "q", "answer": "a", "criteria": ["It rhymes."]}]
         code, _, err = cli(
             "judgelm-batch", write_rows("other.jsonl", rows), "-o", "o.jsonl", "--model", "judge", "--dtype", "float32"
