@@ -88,6 +88,7 @@ class Judge:
             model = resolve(model, engine, adapter=options.get("adapter"), card=card, ignore_card=ignore_card)
         loaded = prompt if prompt is None or isinstance(prompt, JudgePrompt) else read_prompt(Path(prompt))
         setup = prepare(model, options, template=template, reading=reading, prompt=loaded)
+        self.name = model.public_name
         self.named = model.named
         """The installed judge; None for a folder, a hub ID, or a model on a server."""
         self.released = setup.recognition.judge
@@ -254,6 +255,7 @@ class Judge:
             modes = f"trained with thinking {card.thinking}, but the engine runs with {self.engine.thinking.mode}"
             raise ModelError(f"{adapter}: {modes}; serve it separately, with --adapter")
         judge = copy(self)
+        judge.name = Path(adapter).name
         judge.named = judge.released = None
         judge.is_instruct, judge._card, judge._ignores_card = False, card, False
         judge.format = judge_format(card, None, location=adapter, ignore_card=False)

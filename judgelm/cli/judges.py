@@ -210,8 +210,7 @@ def checkpoint_command(
     if card.head.criteria:
         finding = f"{judge} has a head for each criterion of a checklist, but a sequence classifier gives one score"
         raise ConfigError(f"{finding}; use it with --engine transformers")
-    base, adapter = split_adapter(setup.options)
-    setup.check_loaded({"model": identity_of(base, adapter, setup.options)})
+    setup.check_loaded({"model": identity_of(*split_adapter(setup.options), setup.options)})
     write_checkpoint(setup.options, out)
     write_card(out, replace(card, model=None, identity={}, head=replace(card.head, file=None, sha256="")))
     console.message(f"wrote {out}; use it with --model {out}")

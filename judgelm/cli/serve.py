@@ -128,7 +128,7 @@ def serve(
     from judgelm.serving.judges import adapter_handlers, read_adapters
     from judgelm.serving.request_log import RequestLog
     from judgelm.serving.server import Server, uvicorn_config
-    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, public_name, read_keys
+    from judgelm.serving.settings import KEYS_VARIABLE, ServerSettings, bind, check_exposure, read_keys
 
     if log_texts and request_log is None:
         raise ConfigError("--log-texts requires a request log; add --request-log FILE")
@@ -157,7 +157,7 @@ def serve(
             check_chat(loaded.engine)
         worker = stack.enter_context(closing(EngineWorker(loaded.engine, max_queue=max_queue)))
         settings = ServerSettings(
-            model=loaded.named.card.name if loaded.named else public_name(str(model), engine),
+            model=loaded.name,
             names=tuple(name or ()),
             api_keys=keys,
             host=host,

@@ -144,8 +144,8 @@ def _yes_no_labels(path: Path, rows: LabelOptions) -> "tuple[LabelledSet | None,
     if not labels:
         return None, "pair"
     if len(kinds) > 1:
-        found = ", ".join(sorted(kinds))
-        raise InputError(f"{path}: the labels are of different kinds ({found}); tune with labels of one kind")
+        listed = ", ".join(sorted(kinds))
+        raise InputError(f"{path}: the labels are of different kinds ({listed}); tune with labels of one kind")
     console.messages(f"label skipped: {line}" for line in rejects.lines())
     if unlabelled:
         console.message(f"{path}: {unlabelled} rows have no {' or '.join(kinds)} and are not used")
@@ -246,9 +246,7 @@ def make_folder(job: TuningJob) -> None:
     """Create the output folder, or raise an error if it contains a trained judge or a model."""
     card = find_card(str(job.folder)) if job.folder.is_dir() else None
     if (card is not None and card.model is None) or (job.folder / "config.json").exists():
-        raise ConfigError(
-            f"-o {job.folder}: this folder contains a trained judge or a model; choose a different folder"
-        )
+        raise ConfigError(f"-o {job.folder}: contains a trained judge or a model; choose a different folder")
     try:
         (job.folder / RUNS).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -88,6 +88,16 @@ class ResolvedJudge:
         choice = default_choice()
         return f"{choice.card.name}, since {choice.reason}"
 
+    @property
+    def public_name(self) -> str:
+        """Name to show to clients; for a local folder, only its name."""
+        if self.named is not None and self.tuned is None:
+            return self.named.card.name
+        if self.asked_engine == "scripted":
+            return "scripted"
+        path = Path(str(self.model))
+        return path.resolve().name if path.exists() else str(self.model)
+
     def with_engine(self, engine: str) -> "ResolvedJudge":
         """Return a copy with the engine of a resumed run."""
         return self if engine == self.asked_engine else replace(self, asked_engine=engine)
@@ -168,6 +178,12 @@ class JudgeFormat:
     abstain_below: float | None = None
     mode: str = "pair"
     fitted: bool = False
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes of the head or the prompt file, the usual one first; empty if there is neither."""
+        owner = self.head or self.prompt
+        return () if owner is None else tuple(owner.modes)
 
     @property
     def chosen(self) -> Template:

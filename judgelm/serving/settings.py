@@ -45,13 +45,6 @@ class ServerSettings:
         return self.names or (self.model,)
 
 
-def public_name(model: str, engine: str) -> str:
-    """Return the name to show to clients; for a local model, only the folder name."""
-    if engine == "scripted":
-        return "scripted"
-    return Path(model).resolve().name if Path(model).exists() else model
-
-
 def read_keys(options: list[str], file: Path | None) -> tuple[str, ...]:
     """Collect API keys from the command line, a file, and the environment.
 

@@ -333,6 +333,7 @@ def test_a_head_is_fitted_to_the_states_of_the_model(cli, by_length, tiny_chat, 
     with Judge("judge", dtype="float32") as judge:
         assert judge.engine.state_layers == (2 if card.head.terms.log_odds else card.head.layer)
         assert not judge.is_instruct
+        assert (judge.name, judge.format.modes) == ("judge", ("pair", "multi"))
         ranked = judge.rank("what is it", ["a small cat", "a big fox and a big dog", "a small cat is big"])
         assert ranked.verdict.order[0] == (1,)
     # states are read again from the folder, and what belongs to other prompts is computed

@@ -7,8 +7,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from judgelm.errors import ConfigError, InputError
+from judgelm.judges.resolve import resolve
 from judgelm.serving.access import EVERYONE, ApiKeys, KnownHosts
-from judgelm.serving.settings import ServerSettings, check_exposure, public_name, read_keys
+from judgelm.serving.settings import ServerSettings, check_exposure, read_keys
 from judgelm.serving.web.web_app import web_app
 from tests.support.served import CHAT, error_of, raw_reply, review, served
 
@@ -142,8 +143,7 @@ def test_other_addresses_need_a_key_or_no_auth(host):
 
 
 def test_the_public_name_of_a_folder_has_no_path(tmp_path):
-    assert public_name(str(tmp_path / "judge"), "transformers") == str(tmp_path / "judge")  # a hub id, or nothing
     (tmp_path / "judge").mkdir()
-    assert public_name(str(tmp_path / "judge"), "transformers") == "judge"
-    assert public_name("BAAI/JudgeLM-7B-v1.0", "vllm") == "BAAI/JudgeLM-7B-v1.0"
-    assert public_name("8 6", "scripted") == "scripted"
+    assert resolve(str(tmp_path / "judge"), "transformers").public_name == "judge"
+    assert resolve("BAAI/JudgeLM-7B-v1.0", "vllm").public_name == "BAAI/JudgeLM-7B-v1.0"
+    assert resolve("8 6", "scripted").public_name == "scripted"

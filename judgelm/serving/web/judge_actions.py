@@ -99,7 +99,7 @@ def single_input(
         raise InputError("enter either a reference or another answer, not both")
     metadata = {"anchor": anchor} if anchor.strip() else {}
     sample = _sample(judge, question, [answer], reference, metadata, values=values)
-    mode = "single" if judge.format.prompt is None else judge.format.prompt.modes[0]
+    mode = judge.format.modes[0] if judge.format.modes else "single"
     options = _distribution(judge) if mode == "single" else {}
     return judge.mode(mode, reasons=_all_or_none(explain), **options), sample
 

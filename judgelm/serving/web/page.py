@@ -14,7 +14,6 @@ from PIL import Image
 
 from judgelm.judge import Judge
 from judgelm.package import EVERYDAY_PAIRS
-from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.reports.wording import WINNER_NAMES
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.web.browse import browse_tab
@@ -55,8 +54,9 @@ def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()
     page: gr.Blocks
     with gr.Blocks(title="judgelm", analytics_enabled=False, delete_cache=(_UPLOADS_KEPT_S, _UPLOADS_KEPT_S)) as page:
         html("jl-head", value=f"<h1>judgelm</h1>{sentences([_about(judge)])}")
-        offered = list(_TABS) if (prompt := judge.format.prompt) is None else _tabs_of(prompt)
-        with gr.Tabs(selected="browse" if runs else offered[0], overflow_behavior="wrap", elem_id="jl-tabs"):
+        offered = _tabs_of(judge.format.modes) if judge.format.modes else list(_TABS)
+        first = "browse" if runs or not offered else offered[0]
+        with gr.Tabs(selected=first, overflow_behavior="wrap", elem_id="jl-tabs"):
             for name, (title, lay_out) in _TABS.items():
                 if name in offered:
                     with gr.Tab(title, id=name):
@@ -67,27 +67,20 @@ def create_page(judge: Judge, worker: EngineWorker, runs: Sequence[OpenRun] = ()
 
 
 def _about(judge: Judge) -> str:
-    described = judge.engine.describe()
-    model = described.get("model", {})
-    if judge.named is not None:
-        name = judge.named.card.name
-    elif isinstance(model, dict):
-        name = str(model.get("judge") or model.get("path", "a judge")).rstrip("/").rsplit("/", 1)[-1]
-    else:
-        name = str(model)
     low, high = judge.format.scale
     asked = f"template {judge.format.template}, scores {low:g} to {high:g}"
     if (prompt := judge.format.prompt) is not None:
         words = list(prompt.reply.words)
         listed = ", ".join(words) if len(words) <= _MAX_LISTED_WORDS else f"{words[0]} to {words[-1]}"
         asked = f"prompt {prompt.name} ({prompt.file}), replies {listed}"
-    return f"{name} on the {described['engine']} engine, {asked}. Press Shift+Enter in a text field to judge."
+    engine = judge.engine.describe()["engine"]
+    return f"{judge.name} on the {engine} engine, {asked}. Press Shift+Enter in a text field to judge."
 
 
-def _tabs_of(prompt: JudgePrompt) -> list[str]:
-    """Return the tabs for a prompt's modes, starting with the usual mode."""
+def _tabs_of(modes: Sequence[str]) -> list[str]:
+    """Return the tabs for these modes, in the same order."""
     names = {"pair": "pair", "single": "single", "label": "single", "multi": "several"}
-    return list(dict.fromkeys(names[mode] for mode in prompt.modes))
+    return list(dict.fromkeys(names[mode] for mode in modes if mode in names))
 
 
 class _Field(NamedTuple):
@@ -120,8 +113,9 @@ def _reference_field(judge: Judge, name: str, info: str | None = None) -> gr.Tex
 
 
 def _explains_later(judge: Judge) -> bool:
-    """Return whether reasons are optional, because the judge's prompt does not ask for one before the verdict."""
-    return judge.format.prompt is None or judge.format.prompt.reply.reason is None
+    """Return whether reasons are optional: the prompt does not ask for one before the verdict, and there is no head."""
+    form = judge.format
+    return form.head is None and (form.prompt is None or form.prompt.reply.reason is None)
 
 
 def _has_examples(judge: Judge) -> bool:

@@ -1,10 +1,17 @@
 """Judging on the page in a real browser: every tab, by mouse and by keyboard, and with hostile texts."""
 
+import hashlib
 import re
 
+import numpy as np
 import pytest
 
+from judgelm.cli.tuned_head import HEAD_FILE
+from judgelm.engines.heads import write_head
 from judgelm.judge import Judge
+from judgelm.prompts.catalog import get_template
+from judgelm.prompts.judge_card import Card, HeadCard, write_card
+from judgelm.records import HeadTerms
 from tests.support.judged_items import TAKE_OVER
 from tests.support.word_engine import WordEngine
 from tests.support.writing_engine import WritingEngine
@@ -247,3 +254,19 @@ def test_several_answers_are_judged_with_a_prompt(own_url, page_at):
     fill(page, several_slot_context="a policy", several_answer_1="1 0", several_answer_2="2 0")
     page.locator("#several-judge").click()
     page.get_by_text("From best to worst: answer 2, answer 1.").wait_for()
+
+
+def test_a_judge_with_a_head_is_not_asked_for_what_it_cannot_do(serve_judge, page_at, tmp_path, tiny_chat):
+    weights = np.random.default_rng(0).normal(size=64)
+    write_head(tmp_path / HEAD_FILE, weights)
+    sha256 = hashlib.sha256((tmp_path / HEAD_FILE).read_bytes()).hexdigest()
+    head = HeadCard(layer=1, dtype="float32", terms=HeadTerms(kind="pair"), file=HEAD_FILE, sha256=sha256)
+    template = get_template("yes-no")
+    write_card(tmp_path, Card(model=str(tiny_chat), template="yes-no", template_sha=template.sha, head=head))
+    page = page_at(serve_judge(Judge(str(tmp_path), device="cpu")))
+    assert f"{tmp_path.name} on the transformers engine" in page.locator("#jl-head").inner_text()
+    titles = [title.strip() for title in page.locator("[role=tab]:visible").all_inner_texts()]
+    assert titles == ["Pair", "Several answers", "Browse and label"]
+    assert not page.locator("#pair-reasons").is_visible()
+    page.locator("#pair-judge").click()
+    page.get_by_text(re.compile("Answer [12] is better")).first.wait_for()
