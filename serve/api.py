@@ -18,7 +18,7 @@ from judgelm.serving.chat import check_chat
 from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
-from judgelm.serving.settings import ServerSettings, bind, public_name
+from judgelm.serving.settings import ServerSettings, bind
 
 
 def main() -> int:
@@ -35,7 +35,7 @@ def main() -> int:
             check_chat(judge.engine)
         worker = EngineWorker(judge.engine)
         handler = JudgeHandler(judge, worker, HandlerOptions(unknown=options.unknown, both_orders=options.both_orders))
-        app = create_app(handler, ServerSettings(model=public_name(options.model, options.engine)))
+        app = create_app(handler, ServerSettings(model=judge.name))
         address = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
         server = Server(
             uvicorn_config(app),

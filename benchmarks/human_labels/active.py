@@ -95,8 +95,8 @@ def _unsure(
 def _spread(
     differences: NDArray[np.float64], leads: NDArray[np.float64], labelled: NDArray[np.int_], rest: NDArray[np.int_]
 ) -> NDArray[np.int_]:
-    """The sign of a difference is arbitrary, so that directions are compared."""
-    directions = differences / np.linalg.norm(differences, axis=1, keepdims=True)
+    """The sign of a difference is arbitrary, so directions are compared. Two answers may be identical."""
+    directions = differences / np.maximum(np.linalg.norm(differences, axis=1, keepdims=True), 1e-9)
     nearest = np.abs(directions[rest] @ directions[labelled].T).max(1)
     chosen = []
     for _ in range(20):
