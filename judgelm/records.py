@@ -456,6 +456,8 @@ class Shown:
         distribution: score probabilities for a pair; `grades` is used for a single answer.
         log_odds: natural log-odds of the first letter against the second, or of yes against no, for readings that use
             token probabilities.
+        passage: ID of the part of the context that supports a claim best, if parts were judged separately.
+        context_parts: number of parts in which a context was judged because it was too long; `scores` is the maximum.
     """
 
     order: tuple[int, ...]
@@ -474,6 +476,8 @@ class Shown:
     distribution: PairDistribution | None = None
     grades: GradeDistribution | None = None
     log_odds: float | None = None
+    passage: str = ""
+    context_parts: int = 1
     truncations: tuple[Truncation, ...] = ()
 
 

@@ -22,6 +22,7 @@ MODES: dict[str, str] = {
     "rubric": "judgelm.modes.rubric:Rubric",
     "label": "judgelm.modes.label:PromptLabel",
     "checklist": "judgelm.modes.checklist:Checklist",
+    "grounded": "judgelm.modes.grounded:Grounded",
     "correctness": "judgelm.modes.self_reference:Correctness",
     "qa": "judgelm.modes.qa:QaCorrectness",
     "ssr": "judgelm.modes.self_reference:SelectiveSelfReference",

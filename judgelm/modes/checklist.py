@@ -19,10 +19,10 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.modes.completions import judged, with_usage
 from judgelm.modes.flow import Flow, RequestFlow, interleave
 from judgelm.modes.mode import BatchMode
-from judgelm.modes.multi import ranking
+from judgelm.modes.multi import compared
 from judgelm.modes.pairwise import Pairwise
 from judgelm.modes.readings import calibrated_yes, read_words
-from judgelm.records import GradeVerdict, HeadTerms, PairVerdict, RankingVerdict, Sample, Shown, Verdict, winner_of
+from judgelm.records import GradeVerdict, HeadTerms, Sample, Shown, Verdict
 from judgelm.yaml_files import MAX_YAML_BYTES, parse_yaml
 
 CRITERIA_FIELD = "criteria"
@@ -169,7 +169,9 @@ class Checklist(BatchMode):
         failures = (replace(shown.failure, why=f"{shown.part}: {shown.failure.why}") for shown in read if shown.failure)
         failure = next(failures, None)
         shares = None if failure else tuple(self._shares(criteria, read))
-        verdict = None if shares is None else self._verdict(shares)
+        verdict: Verdict | None = None
+        if shares is not None:
+            verdict = GradeVerdict(score=shares[0]) if len(shares) == 1 else compared(shares, self.tie_margin)
         return judged(self, sample, read, verdict, scores=shares, failure=failure)
 
     def _ask(self, sample: Sample, index: int, criterion: Criterion) -> RequestFlow[Shown]:
@@ -197,11 +199,3 @@ class Checklist(BatchMode):
             values = [shown.scores[0] for shown in read[begin : begin + len(criteria)] if shown.scores]
             met = [float(value >= 0.5) for value in values] if self.hard else values
             yield math.fsum(each.weight * value for each, value in zip(criteria, met, strict=True)) / whole
-
-    def _verdict(self, shares: tuple[float, ...]) -> Verdict:
-        if len(shares) == 1:
-            return GradeVerdict(score=shares[0])
-        if len(shares) > 2:
-            return RankingVerdict(order=ranking(shares))
-        close = abs(shares[0] - shares[1]) <= self.tie_margin + 1e-9
-        return PairVerdict(winner="tie" if close else winner_of((shares[0], shares[1])))

@@ -28,7 +28,7 @@ from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.truncation import MIN_ANSWER_TOKENS
-from judgelm.records import Judgment, RankingVerdict, Sample, Shown, Unparsed
+from judgelm.records import Judgment, PairVerdict, RankingVerdict, Sample, Shown, Unparsed, winner_of
 
 Drawing = Literal["cyclic", "seeded"]
 
@@ -142,6 +142,14 @@ class Multi(PromptedMode):
         verdict = None if means is None else RankingVerdict(order=ranking(means))
         consistent = len(rankings) == 1 if len(read) == len(shown) > 1 else None
         return judged(self, sample, shown, verdict, scores=means, consistent=consistent, failure=failure)
+
+
+def compared(scores: Sequence[float], tie_margin: float) -> PairVerdict | RankingVerdict:
+    """Compare the scores of two answers, or rank those of several."""
+    if len(scores) > 2:
+        return RankingVerdict(order=ranking(scores))
+    close = abs(scores[0] - scores[1]) <= tie_margin + 1e-9
+    return PairVerdict(winner="tie" if close else winner_of((scores[0], scores[1])))
 
 
 def ranking(scores: Sequence[float]) -> tuple[tuple[int, ...], ...]:

@@ -207,7 +207,8 @@ class JudgePrompt:
     @property
     def modes(self) -> tuple[str, ...]:
         """The modes that can use this prompt, starting with the usual mode."""
-        alone = {"grade": ("single", "pair", "multi"), "label": ("label", "single", "pair", "multi")}
+        label = ("label", "single", "pair", "multi", *(("grounded",) if "context" in self.slots else ()))
+        alone = {"grade": ("single", "pair", "multi"), "label": label}
         return alone.get(self.reply.kind, ("pair",) if self.reply.kind == "pair" else ("multi",))
 
     @cached_property
