@@ -67,7 +67,6 @@ class Grounded(PromptedMode):
 
     name: ClassVar[str] = "grounded"
     answers: ClassVar[tuple[int, int | None]] = (1, None)
-    scale: ClassVar[tuple[float, float]] = (0, 1)
     shown_fields: ClassVar[tuple[str, ...]] = (CONTEXT, CLAIMS, FIELDS)
     ignores_id: ClassVar[bool] = True
     reference: ClassVar[Literal["ignore"]] = "ignore"
@@ -79,7 +78,8 @@ class Grounded(PromptedMode):
     threshold: float = 0.5
     evidence: bool = False
     language: str = "en"
-    tie_threshold: ClassVar[float] = 0.0
+    scale: tuple[float, float] = (0, 1)
+    tie_threshold: float = 0.0
     tie_margin: float = 0.0
     max_tokens: int = 1024
 

@@ -148,7 +148,7 @@ def test_own_prompts_must_show_the_context_and_ask_for_a_label():
         [bad] = parse_prompts(text, "own.yaml")
         with pytest.raises(ConfigError, match="mode grounded requires a label reply and the slots"):
             Grounded(prompt=bad)
-    with pytest.raises(ConfigError, match="threshold is 1.5; it must be between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"threshold is 1\.5; it must be between 0 and 1"):
         Grounded(threshold=1.5)
 
 
