@@ -1,6 +1,7 @@
 """`judgelm report`: write an HTML page for a run, with or without labels."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -112,10 +113,17 @@ def _report_verdicts(
         labelled, texts = match_labels(run, rows_given, name=str(samples))
         texts = replace(texts, without_row=len(run.keys() - labelled.samples.keys()))
     pairs, labels = labelled.samples, labelled.labels
-    rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]
-    summary = [*_summary(rows), *labelled.notes(), *texts.notes()]
+    from judgelm.reports.parts import parts_of
+
+    has_parts = any(map(parts_of, run.values()))
+    if has_parts:
+        rows = _parts_rows(run, pairs, judgments)
+        summary = [*_parts_summary(rows), *labelled.notes(), *texts.notes()]
+    else:
+        rows = [_row(judgment, pairs.get(name), labels.get(name)) for name, judgment in run.items()]
+        summary = [*_summary(rows), *labelled.notes(), *texts.notes()]
     if results.write(rows):
-        _print_verdicts(rows, summary, limit)
+        (_print_parts if has_parts else _print_verdicts)(rows, summary, limit)
     if out is not None:
         from judgelm.reports.html import render_verdicts  # loads scikit-learn and matplotlib
 
@@ -140,6 +148,58 @@ def _row(judgment: Judgment, sample: Sample | None, label: Label | None) -> dict
         "failure": None if judgment.failure is None else judgment.failure.code,
         "label": None if label is None else label.winner,
     }
+
+
+def _parts_rows(run: Mapping[str, Judgment], samples: Mapping[str, Sample], path: Path) -> list[dict[str, Any]]:
+    """Return a row for each answer of a judgment with parts."""
+    from judgelm.modes.votes import verdict_text
+    from judgelm.reports.html import threshold_of
+    from judgelm.reports.parts import parts_of, summarise
+    from judgelm.runs.run_files import read_manifest
+
+    threshold = threshold_of(read_manifest(path) or {})
+    rows = []
+    for name, judgment in run.items():
+        verdict = None if judgment.verdict is None else str(verdict_text(judgment.verdict))
+        for index, shown in sorted(parts_of(judgment).items() or [(0, [])]):
+            summary = summarise(shown, threshold)
+            rows.append(
+                {
+                    "id": name,
+                    "answer": index + 1,
+                    "question": samples[name].question if name in samples else None,
+                    "verdict": verdict,
+                    "failure": None if judgment.failure is None else judgment.failure.code,
+                    "parts": len(shown),
+                    **dict.fromkeys(("minimum", "mean", "share"), None),
+                    **({} if summary is None else summary._asdict()),
+                }
+            )
+    return rows
+
+
+def _print_parts(rows: list[dict[str, Any]], summary: list[str], limit: int) -> None:
+    out = PlainConsole()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("verdict", "parts", "minimum", "mean", "share"):
+        table.add_column(name, min_width=11 if name == "verdict" else len(name))
+    table.add_column("question", no_wrap=True, max_width=max(20, out.width - 48))
+    for row in rows[:limit]:
+        verdict = row["verdict"] or failure_name(row["failure"] or "failed")
+        numbers = ("-" if row[name] is None else f"{row[name]:.2f}" for name in ("minimum", "mean", "share"))
+        cells = (verdict, str(row["parts"]), *numbers, _one_line(row["question"] or row["id"]))
+        table.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in cells))
+    out.print(table)
+    if len(rows) > limit:
+        out.print(f"{len(rows) - limit:,} more; use --limit to show them")
+    out.lines(summary)
+
+
+def _parts_summary(rows: list[dict[str, Any]]) -> list[str]:
+    verdicts = Counter(row["verdict"] or "failed" for row in {row["id"]: row for row in rows}.values())
+    listed = ", ".join(f"{count:,} {verdict}" for verdict, count in verdicts.most_common(5))
+    parts = sum(row["parts"] for row in rows)
+    return [f"{sum(verdicts.values()):,} judgments with {parts:,} parts: {listed}."]
 
 
 def _print_verdicts(rows: list[dict[str, Any]], summary: list[str], limit: int) -> None:

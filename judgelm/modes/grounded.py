@@ -35,7 +35,9 @@ Aggregate = Literal["min", "mean", "share"]
 def _prompt(name: str, question: str) -> JudgePrompt:
     text = _TEXTS["supported"].replace("{question}", question).strip()
     reply = ReplyForm(label=LabelWords(fulfilled=("Yes", "yes", "YES"), failed=("No", "no", "NO")))
-    return JudgePrompt(name=name, prompt=(PromptMessage(text=text),), reply=reply, source=text, ask="prompt")
+    return JudgePrompt(
+        name=name, prompt=(PromptMessage(text=text),), reply=reply, source=text, ask="prompt", file="built-in"
+    )
 
 
 PROMPT = _prompt("grounded", "")

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from judgelm.records import Judgment, Label, Sample, failure_name
 from judgelm.reports import pairs, plots, wording
+from judgelm.reports.parts import list_parts, parts_of
 from judgelm.studies.claim import WinRateClaim, claim_sentences
 from judgelm.studies.evaluation import Evaluation
 from judgelm.studies.pair_labels import RULE_NAMES
@@ -138,6 +139,12 @@ def _own_text(name: str) -> Markup:
     return Markup((_FOLDER / name).read_text(encoding="utf-8"))
 
 
+def threshold_of(manifest: Mapping[str, object]) -> float:
+    """Return the threshold of the mode for P(yes), or 0.5 if the mode has none."""
+    threshold = look_up(manifest.get("mode"), "threshold")
+    return float(threshold) if isinstance(threshold, int | float) else 0.5
+
+
 def facts(manifest: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return the model, mode, template, and engine, if they are recorded."""
     # sessions contain engine statistics
@@ -192,8 +199,12 @@ def render_verdicts(
 ) -> str:
     """Render verdicts as a single self-contained, deterministic HTML document.
 
-    Samples, labels, and keys of the manifest may be missing. `summary` is a list of sentences about the run.
+    Samples, labels, and keys of the manifest may be missing. `summary` is a list of sentences about the run. Judgments
+    with parts are shown in the text of the answers.
     """
+    threshold = threshold_of(manifest)
+    with_parts = [judgment for judgment in judgments.values() if parts_of(judgment)]
+    shown = [list_parts(each, samples.get(each.sample_id), threshold) for each in with_parts[: pairs.MAX_LISTED]]
     return render_page(
         "verdicts.html.j2",
         script="tables.js",
@@ -201,6 +212,9 @@ def render_verdicts(
         summary=summary,
         facts=facts(manifest),
         manifest_json=json.dumps(manifest, indent=2, ensure_ascii=False, default=str),
-        listed=pairs.list_verdicts(judgments, samples, labels),
-        total=len(judgments),
+        listed=pairs.list_verdicts({} if with_parts else judgments, samples, labels),
+        parts=shown,
+        threshold=threshold,
+        has_passages=any(each.passage for judgment in with_parts for each in judgment.shown),
+        total=len(with_parts or judgments),
     )
