@@ -21,6 +21,7 @@ from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Verdict
 from judgelm.reports.cells import MAX_XLSX_CELL, NOT_IN_CSV, NOT_IN_PARQUET, NOT_IN_XLSX, CellTexts
 
 TableFormat = Literal["csv", "parquet", "xlsx"]
+_PART_COLUMNS = ("answer_number", "part", "part_score", "passage", "part_failure")
 _COLUMNS = ("verdict", "probability", "scores", "consistent", "reason", "failure")
 _MAX_XLSX_ROWS, _MAX_XLSX_COLUMNS = 1_048_576, 16_384
 _MAX_XLSX_INTEGER = 10**15
@@ -32,6 +33,7 @@ def export_command(
     samples: Annotated[Path | None, typer.Option("--samples", "-s", metavar="FILE")] = None,
     to: Annotated[str | None, typer.Option(metavar="FORMAT")] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    parts: bool = False,
     escape_formulas: bool = False,
     overwrite: bool = False,
     *,
@@ -40,19 +42,22 @@ def export_command(
 ) -> None:
     """Export the judged rows with their verdicts, probabilities, and reasons to CSV, Parquet, or Excel.
 
-    Columns and rows keep their input order. Rows without a judgment are marked "not judged".
+    Columns and rows keep their input order. Rows without a judgment are marked "not judged". With `--parts`, there is
+    one row for each part of a judgment, such as a claim of an answer, with its probability.
 
     Options:
         judgments: Run file to export.
         samples: File that was judged. If omitted, the rows contain the id instead of the texts.
         to: Output format: csv, parquet, or xlsx. Default: determined by the extension of --out.
         out: Output file. Default: next to the run file.
+        parts: Write one row per claim, criterion, or task.
         escape_formulas: For CSV, add an apostrophe to text that a spreadsheet would treat as a formula (=1+1).
         overwrite: Replace an existing file.
 
     Examples:
         judgelm export judgments.jsonl --samples pairs.csv --to xlsx
         judgelm export judgments.jsonl -s pairs.jsonl -o verdicts.parquet
+        judgelm export judgments.jsonl -s answers.csv --parts --to csv
 
     Exit codes: 0 done, 1 usage or input error.
     """
@@ -77,7 +82,9 @@ def export_command(
     unwanted = {"csv": NOT_IN_CSV, "parquet": NOT_IN_PARQUET, "xlsx": NOT_IN_XLSX}[chosen]
     longest = MAX_XLSX_CELL if chosen == "xlsx" else None
     texts = CellTexts(unwanted=unwanted, max_units=longest, escape_formulas=escape_formulas)
-    header, cells = _table(rows)
+    if parts and not any(shown.part for judgment in run.values() for shown in judgment.shown):
+        raise ConfigError(f"{judgments}: the judgments have no parts; remove --parts")
+    header, cells = _table(rows, parts=parts)
     _WRITERS[chosen](target, header, cells, texts)
     counts = {"replaced": texts.replaced, "cut": texts.cut, "formulas": texts.formulas}
     results.write({"file": str(target), "rows": len(cells), "judged": len(run)} | counts)
@@ -111,16 +118,33 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
             yield raw.data, run.get(places.get((raw.file, raw.line), ""))
 
 
-def _table(rows: Sequence[_Row]) -> tuple[list[str], list[list[object]]]:
+def _table(rows: Sequence[_Row], *, parts: bool) -> tuple[list[str], list[list[object]]]:
+    columns = (*_COLUMNS, *_PART_COLUMNS) if parts else _COLUMNS
     own = list(dict.fromkeys(name for data, _ in rows for name in data))
-    added = [name if name not in own else f"judge_{name}" for name in _COLUMNS]
+    added = [name if name not in own else f"judge_{name}" for name in columns]
     if taken := set(added) & set(own):
         raise InputError(f"column {min(taken)!r} is also a verdict column; rename it in the input")
     ids = {name for name in own if name.strip().casefold() in ID_FIELDS}
     return own + added, [
-        [_id_text(data.get(name)) if name in ids else data.get(name) for name in own] + _verdict(judgment)
+        [_id_text(data.get(name)) if name in ids else data.get(name) for name in own] + _verdict(judgment) + part
         for data, judgment in rows
+        for part in (_parts(judgment) if parts else [[]])
     ]
+
+
+def _parts(judgment: Judgment | None) -> list[list[object]]:
+    """Return the cells of each part; a judgment without parts has one row."""
+    shown = [each for each in judgment.shown if each.part] if judgment is not None else []
+    return [
+        [
+            " ".join(str(index + 1) for index in each.order),
+            each.part,
+            each.scores[0] if each.scores and len(each.scores) == 1 else None,
+            each.passage or None,
+            None if each.failure is None else failure_name(each.failure.code),
+        ]
+        for each in shown
+    ] or [[None] * len(_PART_COLUMNS)]
 
 
 def _id_text(value: object) -> object:
