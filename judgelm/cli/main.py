@@ -58,6 +58,7 @@ COMMANDS = Commands(
         "web": "serve:web",
         "eval": "eval:eval_command",
         "report": "report:report_command",
+        "gate": "gate:gate_command",
         "export": "export:export_command",
         "study": Commands("Analyse runs with studies; each writes tables, figures, and a page.", _STUDIES),
         "tune": "tune:tune_command",

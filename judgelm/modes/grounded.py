@@ -95,6 +95,7 @@ class Grounded(PromptedMode):
         elif self.prompt.reply.kind != "label" or CONTEXT not in self.prompt.slots:
             needs = "a label reply and the slots {context} and {answer}"
             raise ConfigError(f"prompt {self.prompt.name}: mode grounded requires {needs}")
+        object.__setattr__(self, "scale", (0.0, 1.0))  # a card's scale is for grades
         object.__setattr__(self, "template", check_reading(self))
 
     @property
