@@ -120,10 +120,10 @@ def serve(
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         require(package, extra="serve")
     from judgelm.dialects.learned_prompts import LearnedPrompts
+    from judgelm.runs.engine_worker import EngineWorker
     from judgelm.serving.access import KnownHosts
     from judgelm.serving.app import create_app
     from judgelm.serving.chat import check_chat
-    from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
     from judgelm.serving.judges import adapter_handlers, read_adapters
     from judgelm.serving.request_log import RequestLog
@@ -197,9 +197,9 @@ def answer_file(
 ) -> float:
     """Answer the unanswered requests in a Batch API file; return the share of rejected requests."""
     require("fastapi", extra="serve")
+    from judgelm.runs.engine_worker import EngineWorker
     from judgelm.serving.batch_requests import answer_rows, read_requests
     from judgelm.serving.chat import check_chat
-    from judgelm.serving.engine_worker import EngineWorker
     from judgelm.serving.handler import HandlerOptions, JudgeHandler
 
     [path], out = job.inputs, str(job.out)
@@ -330,8 +330,8 @@ def web(
     require("gradio", extra="web")
     with tempfile.TemporaryDirectory(prefix="judgelm-web-") as uploads:
         os.environ["GRADIO_TEMP_DIR"] = uploads  # uploads are deleted at the end
+        from judgelm.runs.engine_worker import EngineWorker
         from judgelm.serving.access import KnownHosts
-        from judgelm.serving.engine_worker import EngineWorker
         from judgelm.serving.settings import bind, check_exposure
         from judgelm.serving.web.page import create_page
         from judgelm.serving.web.runs import open_runs

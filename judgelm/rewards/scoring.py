@@ -21,7 +21,7 @@ from judgelm.modes.flow import Flow
 from judgelm.prompts.judge_prompt import FIELDS
 from judgelm.prompts.prompt_template import check_fields
 from judgelm.records import Judgment, Sample
-from judgelm.serving.engine_worker import EngineWorker
+from judgelm.runs.engine_worker import EngineWorker
 
 DEFAULT_CACHE = 50_000
 Method = Literal["reference", "group", "score", "checklist"]

@@ -24,6 +24,7 @@ from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
 from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Judgment, Request
+from judgelm.runs.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.chat import (
     DEFAULT_MAX_TOKENS,
     ask,
@@ -33,7 +34,6 @@ from judgelm.serving.chat import (
     stable_text,
 )
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
-from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.judge_result import judge_result
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks
 from judgelm.serving.unknown_prompts import UnknownPrompts

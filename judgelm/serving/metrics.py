@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from judgelm.serving.engine_worker import EngineWorker
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.request_log import RequestRecord
 from judgelm.serving.unknown_prompts import UnknownPrompts
 

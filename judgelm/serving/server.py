@@ -17,7 +17,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from judgelm.errors import ConfigError
-from judgelm.serving.engine_worker import EngineWorker
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.middleware import Traffic
 
 log = logging.getLogger("judgelm.serving")

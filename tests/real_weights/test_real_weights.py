@@ -18,9 +18,9 @@ from judgelm.judges.bases import download_base
 from judgelm.judges.cards import judge_card
 from judgelm.prompts.judge_card import find_card
 from judgelm.records import Sample
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.runs.runner import judge
 from judgelm.serving.app import create_app
-from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.settings import ServerSettings
 from tests.support.batch_runs import BATCH, judged_rows

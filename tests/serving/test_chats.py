@@ -16,9 +16,9 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import ConfigError, EngineError, InputError
 from judgelm.judge import Judge
 from judgelm.records import Completion
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.chat import check_chat, model_request, stable_text
 from judgelm.serving.chat_response import UnjudgedError
-from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from tests.support import thinking_model
 from tests.support.endpoint.backends import ScriptedBackend

@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 
 from judgelm.judge import Judge
 from judgelm.modes import MODES
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.app import create_app
-from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.settings import ServerSettings
 from tests.support.served import CHAT, error_of, prompt, review, served

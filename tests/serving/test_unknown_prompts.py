@@ -12,8 +12,8 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.records import TokenLogprobs
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.chat import model_request
-from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.responses_and_messages import read_message
 from tests.support.served import CHAT, error_of, review, served, until

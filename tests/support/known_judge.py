@@ -9,7 +9,7 @@ from itertools import product
 
 from judgelm.engines.scripted import ScriptedEngine
 from judgelm.judge import Judge
-from judgelm.serving.engine_worker import EngineWorker
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 
 _TURN = re.compile(r"\[Turn (\d+)\]")

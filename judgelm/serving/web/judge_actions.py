@@ -14,7 +14,7 @@ from judgelm.modes.pairwise import Pairwise
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.judge_prompt import FIELDS
 from judgelm.records import Judgment, Sample
-from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
+from judgelm.runs.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.web.judgment_view import judgment_panel, live_reasons, text_failure
 from judgelm.serving.web.markup import alert, busy, notice, partial_text, text_block
 

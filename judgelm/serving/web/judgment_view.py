@@ -12,7 +12,7 @@ from judgelm.parsing.scores import MIN_ASSIGNED, score_lines
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, RankingVerdict, Shown, Unparsed
 from judgelm.reports.pairs import score_text
 from judgelm.reports.wording import FAILURE_NAMES
-from judgelm.serving.engine_worker import PartialReply
+from judgelm.runs.engine_worker import PartialReply
 from judgelm.serving.web.charts import grade_bars, heat_map, probability_bar, score_bars
 from judgelm.serving.web.markup import notice, panel, partial_text, sentences, side_by_side, text_block, verdict
 from judgelm.serving.web.runs import flips

@@ -15,7 +15,7 @@ from PIL import Image
 from judgelm.judge import Judge
 from judgelm.package import EVERYDAY_PAIRS
 from judgelm.reports.wording import WINNER_NAMES
-from judgelm.serving.engine_worker import EngineWorker
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.web.browse import browse_tab
 from judgelm.serving.web.judge_actions import (
     QUIET,

@@ -27,7 +27,7 @@ def chromium_browser():
 @pytest.fixture(scope="session")
 def serve_judge():
     """Serve the page of a judge with runs and return its address."""
-    from judgelm.serving.engine_worker import EngineWorker
+    from judgelm.runs.engine_worker import EngineWorker
     from judgelm.serving.web.page import create_page
     from judgelm.serving.web.web_app import web_app
     from tests.support.browser import served

@@ -13,7 +13,7 @@ from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.parsing.scores import score_lines
 from judgelm.records import GradeDistribution, PairDistribution, Truncation
-from judgelm.serving.engine_worker import EngineWorker
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.web.charts import grade_bars, heat_map, score_bars
 from judgelm.serving.web.judge_actions import (
     dialogue_input,

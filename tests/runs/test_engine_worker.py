@@ -10,7 +10,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import EngineError, InputError, ShutdownError
 from judgelm.modes import Pairwise
 from judgelm.records import Judgment, Sample
-from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
+from judgelm.runs.engine_worker import EngineWorker, Finished, stream_flow
 from tests.support.served import until
 from tests.support.writing_engine import WritingEngine
 
