@@ -6,15 +6,16 @@ with Judge("my-judge") as judge:
 judgment.verdict, judgment.probability, judgment.reason
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from judgelm.cluster import load_workers
 from judgelm.cluster.plan import RayCluster
@@ -39,7 +40,9 @@ from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt
 from judgelm.prompts.prompt_file import read_prompt
 from judgelm.records import Judgment, Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch, run_dtype
-from judgelm.runs.runner import judge
+from judgelm.runs.engine_worker import EngineWorker
+from judgelm.runs.in_memory import Rows, is_frame, judge_samples, read_samples, with_verdicts
+from judgelm.runs.runner import judge, judging
 from judgelm.runs.stats import RunStats
 
 
@@ -97,6 +100,7 @@ class Judge:
         self.is_instruct = setup.is_instruct
         """True for a general instruct model, which also answers prompts that are not judge prompts."""
         self._candidates = setup.recognition.candidates
+        self._worker: EngineWorker | None = None
         self._card, self._ignores_card = setup.card or setup.recognition.judge, model.ignore_card
         self._options, self._cluster = setup.options, cluster
         self._engine_name = model.engine if cluster is None else model.asked_engine
@@ -290,11 +294,37 @@ class Judge:
         Raises:
             ConfigError: an argument is not a string.
         """
+        return self._judge(*self._pair(question, answer_1, answer_2, reference, fields, both_orders, options))
+
+    async def acompare(
+        self,
+        question: str,
+        answer_1: str,
+        answer_2: str,
+        *,
+        reference: str | None = None,
+        both_orders: bool = True,
+        fields: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> Judgment:
+        """Like `compare`, but asynchronous. Concurrent calls share the engine's batch; cancelling drops the request."""
+        return await self._awaited(*self._pair(question, answer_1, answer_2, reference, fields, both_orders, options))
+
+    def _pair(
+        self,
+        question: str,
+        answer_1: str,
+        answer_2: str,
+        reference: str | None,
+        fields: Mapping[str, object] | None,
+        both_orders: bool,
+        options: dict[str, Any],
+    ) -> tuple[Sample, BatchMode]:
         _require_texts("compare", reference=reference, question=question, answer_1=answer_1, answer_2=answer_2)
         metadata = self._fields("compare", fields, reference, options)
         pair = (answer_1, answer_2)
         sample = Sample(id="1", question=question, answers=pair, reference=reference, metadata=metadata)
-        return self._judge(sample, "pair", both_orders=both_orders, **options)
+        return sample, self.mode("pair", both_orders=both_orders, **options)
 
     def grade(
         self,
@@ -314,12 +344,16 @@ class Judge:
         `dimensions=["helpfulness"]`. `fields` are the values of a prompt file's other slots.
         """
         _require_texts("grade", reference=reference, anchor=anchor, question=question, answer=answer)
+        usual = self._grading_mode()
+        metadata = self._fields("grade", fields, reference, options) | ({} if anchor is None else {"anchor": anchor})
+        sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
+        return self._judge(sample, self.mode(mode or usual, **options))
+
+    def _grading_mode(self) -> str:
         usual = "single" if self.format.prompt is None else self.format.prompt.modes[0]
         if usual in ("pair", "multi"):
             raise ConfigError(f"grade: the prompt compares answers; use {'compare' if usual == 'pair' else 'rank'}")
-        metadata = self._fields("grade", fields, reference, options) | ({} if anchor is None else {"anchor": anchor})
-        sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
-        return self._judge(sample, mode or usual, **options)
+        return usual
 
     def rank(
         self,
@@ -345,7 +379,7 @@ class Judge:
         _require_texts("rank", reference=reference, question=question, **named)
         metadata = self._fields("rank", fields, reference, options)
         sample = Sample(id="1", question=question, answers=texts, reference=reference, metadata=metadata)
-        return self._judge(sample, "multi", **options)
+        return self._judge(sample, self.mode("multi", **options))
 
     def _fields(
         self, method: str, fields: object, reference: str | None, options: Mapping[str, object]
@@ -372,9 +406,88 @@ class Judge:
             raise ConfigError(f"{method}: prompt {prompt.name} shows {{reference}}; pass reference=...")
         return {FIELDS: dict(given)}
 
-    def _judge(self, sample: Sample, mode: str, **options: Any) -> Judgment:
-        [judgment] = judge([sample], self.mode(mode, **options), self.engine)
+    def _judge(self, sample: Sample, mode: BatchMode) -> Judgment:
+        [judgment] = judge([sample], mode, self._idle_engine())
         return judgment
+
+    def run(
+        self,
+        rows: Rows,
+        *,
+        mode: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        progress: bool = True,
+        **options: Any,
+    ) -> Any:
+        """Judge rows in memory, as `judge_file` judges the rows of a file.
+
+        Args:
+            rows: dictionaries with the fields of an input file, samples, or a pandas DataFrame.
+            mode: name of the mode; the default is the judge's usual mode.
+            columns: field -> column, such as `{"context": "documents"}`.
+            progress: show a progress bar in terminals and notebooks.
+            options: fields of the mode.
+
+        Returns:
+            The judgments in the order of the rows or, for a DataFrame, a copy of it with the columns that
+            `judgelm export` adds.
+
+        Raises:
+            InputError: a row cannot be used; the message names its number and the field.
+        """
+        made = self.mode(mode, **options)
+        listed = list(rows) if not is_frame(rows) else rows
+        samples = read_samples(listed, made, columns)
+        judgments = judge_samples(samples, made, self._idle_engine(), progress=progress)
+        return with_verdicts(cast(Any, listed), judgments) if is_frame(listed) else judgments
+
+    def compare_many(self, rows: Rows, *, both_orders: bool = True, **options: Any) -> Any:
+        """Judge pairs; see `run`. Each row has a `question`, an `answer_1`, and an `answer_2`."""
+        return self.run(rows, mode="pair", both_orders=both_orders, **options)
+
+    def grade_many(self, rows: Rows, **options: Any) -> Any:
+        """Grade or label answers; see `run` and `grade`. Each row has a `question` and an `answer`."""
+        return self.run(rows, mode=options.pop("mode", None) or self._grading_mode(), **options)
+
+    def rank_many(self, rows: Rows, **options: Any) -> Any:
+        """Rank answers; see `run`. Each row has a `question` and `answers`."""
+        return self.run(rows, mode="multi", **options)
+
+    async def astream(
+        self, rows: Rows, *, mode: str | None = None, columns: Mapping[str, str] | None = None, **options: Any
+    ) -> AsyncGenerator[Judgment, None]:
+        """Judge rows as `run` does, and yield each judgment as it finishes. Leaving the loop drops the other rows."""
+        made = self.mode(mode, **options)
+        samples = iter(read_samples(rows, made, columns))
+        running: set[asyncio.Task[Judgment]] = set()
+        try:
+            while True:
+                while len(running) < self.engine.max_in_flight and (sample := next(samples, None)) is not None:
+                    running.add(asyncio.create_task(self._awaited(sample, made)))
+                if not running:
+                    return
+                finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in finished:
+                    yield task.result()
+        finally:
+            for task in running:
+                task.cancel()
+
+    async def _awaited(self, sample: Sample, mode: BatchMode) -> Judgment:
+        if isinstance(self.engine, AdapterView):
+            raise ConfigError("asynchronous calls need a judge of its own; load the adapter with Judge")
+        if self._worker is None:
+            self._worker = EngineWorker(self.engine, max_queue=1_000_000)
+        return await asyncio.wrap_future(self._worker.submit(lambda: judging(sample, mode)))
+
+    def _idle_engine(self) -> Engine:
+        """Return the engine, after stopping its thread for asynchronous calls."""
+        if self._worker is not None:
+            if self._worker.in_flight:
+                raise ConfigError("asynchronous judgments are running on this judge; await them first")
+            self._worker.close()
+            self._worker = None
+        return self.engine
 
     def judge_file(
         self,
@@ -393,13 +506,15 @@ class Judge:
         job = BatchJob(inputs=tuple(str(Path(path)) for path in inputs), out=str(Path(out)))
         dtype = run_dtype(job, self._options.dtype, self._engine_name)
         if dtype not in ("auto", self.engine.describe().get("dtype")):
-            self.engine.close()
+            self._idle_engine().close()
             self._load(replace(self._options, dtype=dtype))
         made = self.mode(mode, **options)
-        return run_batch(job, made, self.engine, load_s=self.load_s, hooks=hooks or BatchHooks())
+        return run_batch(job, made, self._idle_engine(), load_s=self.load_s, hooks=hooks or BatchHooks())
 
     def close(self) -> None:
         """Free the engine."""
+        if self._worker is not None:
+            self._worker.close()
         self.engine.close()
 
     def __enter__(self) -> Self:

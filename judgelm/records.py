@@ -561,6 +561,12 @@ class Judgment:
     matches: tuple[TrajectoryMatch, ...] = ()
     hashes: TextHashes | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the judgment as a row of a run file, which `json.dumps` can write."""
+        from judgelm.serialization import judgment_row  # which imports this module
+
+        return judgment_row(self)
+
     @property
     def winner(self) -> Winner | None:
         """The better answer of a pair, if the judgment has one."""

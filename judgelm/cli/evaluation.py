@@ -25,9 +25,9 @@ from judgelm.metrics.resampling import Resampling
 from judgelm.parsing.scores import LabelRule, parse_pair, parse_pair_anywhere, parse_pair_original
 from judgelm.records import Judgment
 from judgelm.runs.run_files import read_judgments
-from judgelm.runs.serialization import is_judgment_row
 from judgelm.runs.session import last_provenance
 from judgelm.runs.stored_judgments import StoredJudgments
+from judgelm.serialization import is_judgment_row
 from judgelm.studies.claim import ClaimOptions, WinRateClaim, claim_win_rate
 from judgelm.studies.compare_judges import CompareOptions, compare_judges
 from judgelm.studies.evaluation import Evaluation, EvaluationOptions, evaluate

@@ -17,12 +17,12 @@ from judgelm.data.readers.values import ID_FIELDS
 from judgelm.engines.dependencies import require
 from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import check_no_input, renamed
-from judgelm.records import GradeVerdict, Judgment, PairVerdict, Sample, Verdict, failure_name
+from judgelm.records import Judgment, Sample, failure_name
 from judgelm.reports.cells import MAX_XLSX_CELL, NOT_IN_CSV, NOT_IN_PARQUET, NOT_IN_XLSX, CellTexts
+from judgelm.runs.in_memory import VERDICT_COLUMNS, verdict_cells, verdict_columns
 
 TableFormat = Literal["csv", "parquet", "xlsx"]
 _PART_COLUMNS = ("answer_number", "part", "part_score", "passage", "part_failure")
-_COLUMNS = ("verdict", "probability", "scores", "consistent", "reason", "failure")
 _MAX_XLSX_ROWS, _MAX_XLSX_COLUMNS = 1_048_576, 16_384
 _MAX_XLSX_INTEGER = 10**15
 """Excel stores at most 15 digits of a number."""
@@ -119,14 +119,11 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
 
 
 def _table(rows: Sequence[_Row], *, parts: bool) -> tuple[list[str], list[list[object]]]:
-    columns = (*_COLUMNS, *_PART_COLUMNS) if parts else _COLUMNS
     own = list(dict.fromkeys(name for data, _ in rows for name in data))
-    added = [name if name not in own else f"judge_{name}" for name in columns]
-    if taken := set(added) & set(own):
-        raise InputError(f"column {min(taken)!r} is also a verdict column; rename it in the input")
+    added = verdict_columns(own, (*VERDICT_COLUMNS, *_PART_COLUMNS) if parts else VERDICT_COLUMNS)
     ids = {name for name in own if name.strip().casefold() in ID_FIELDS}
     return own + added, [
-        [_id_text(data.get(name)) if name in ids else data.get(name) for name in own] + _verdict(judgment) + part
+        [_id_text(data.get(name)) if name in ids else data.get(name) for name in own] + verdict_cells(judgment) + part
         for data, judgment in rows
         for part in (_parts(judgment) if parts else [[]])
     ]
@@ -150,25 +147,6 @@ def _parts(judgment: Judgment | None) -> list[list[object]]:
 def _id_text(value: object) -> object:
     """Convert integers to text, because Excel stores at most 15 digits."""
     return str(value) if type(value) is int else value
-
-
-def _verdict(judgment: Judgment | None) -> list[object]:
-    if judgment is None:
-        return [None, None, None, None, None, "not judged"]
-    failure = None if judgment.failure is None else failure_name(judgment.failure.code)
-    verdict = None if judgment.verdict is None else _verdict_cell(judgment.verdict)
-    scores = None if judgment.scores is None else " ".join(f"{score:.6g}" for score in judgment.scores)
-    return [verdict, judgment.probability, scores, judgment.consistent, judgment.reason, failure]
-
-
-def _verdict_cell(verdict: Verdict) -> object:
-    from judgelm.modes.votes import verdict_text
-
-    if isinstance(verdict, PairVerdict):
-        return verdict.winner
-    if isinstance(verdict, GradeVerdict):
-        return int(verdict.score) if verdict.score.is_integer() else verdict.score
-    return verdict_text(verdict)
 
 
 def _text(value: object) -> object:

@@ -432,7 +432,7 @@ class ScoringOptions(ScoringFlags):
         """Check that the files exist, are not swapped, and have a known format."""
         from judgelm.data.samples import SampleStream
         from judgelm.runs.recorded_rows import recorded_reading
-        from judgelm.runs.serialization import is_judgment_row
+        from judgelm.serialization import is_judgment_row
 
         if is_stream(self.judgments) or is_stream(self.labels):
             return

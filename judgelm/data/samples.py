@@ -132,6 +132,7 @@ class SampleStream:
         answers: minimum and maximum number of answers, where None means no maximum.
         check: called for each sample; raise an InputError to reject it.
         prompt: the judge's prompt file; samples keep the fields that it shows, and need no question if it shows none.
+        given: rows that are already in memory, to use instead of the contents of `paths`.
         once: the input is read only once, so streams are not copied to disk.
 
     Attributes:
@@ -157,6 +158,7 @@ class SampleStream:
     prompt: JudgePrompt | None = None
     reading: Reading = AS_WRITTEN
     once: bool = False
+    given: Iterator[Row] | None = None
     repeats: Repeats = "reject"
     source: Source = field(init=False)
     read: int = field(init=False, default=0)
@@ -197,6 +199,8 @@ class SampleStream:
 
     def _open(self) -> Iterator[Row | Reject]:
         columns, sheet = self.reading.columns, self.reading.sheet
+        if self.given is not None:
+            return self.given if self._needs_question else map(_with_question, self.given)
         if are_two_outputs(self.paths, sheet=sheet):
             return join_outputs(self.paths[0], self.paths[1], sheet=sheet)
         read = partial(read_rows, columns=columns, known=KNOWN_FIELDS, once=self.once, sheet=sheet)

@@ -35,9 +35,9 @@ from judgelm.runs.run_files import (
     short_sha,
 )
 from judgelm.runs.runner import judge
-from judgelm.runs.serialization import judgment_row
 from judgelm.runs.session import RunSession, pending
 from judgelm.runs.stats import RunStats
+from judgelm.serialization import judgment_row
 
 _COUNTED_BYTES = 64 << 20
 _WAIT_S = 0.02

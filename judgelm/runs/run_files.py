@@ -32,7 +32,7 @@ from judgelm.modes import BatchMode
 from judgelm.modes.readings import prompt_of
 from judgelm.package import VERSION
 from judgelm.records import Judgment, Sample, TextHashes
-from judgelm.runs.serialization import hashes_of_row, judgment_from_row, judgment_row
+from judgelm.serialization import hashes_of_row, judgment_from_row, judgment_row
 
 _SHA256 = re.compile(r"(?<=\")([0-9a-f]{12})[0-9a-f]{52}(?=\")")
 _ENGINE_KEYS = ("engine", "dtype", "window", "quantization", "thinking")

@@ -49,13 +49,14 @@ class _Running(Generic[Item, Result]):
 
 def judge(samples: Iterable[Sample | None], mode: Mode, engine: Engine) -> Iterator[Judgment]:
     """Judge samples and yield each finished judgment with the hashes of its texts, in any order."""
+    return drive(samples, lambda sample: judging(sample, mode), engine)
 
-    def begin(sample: Sample) -> Flow:
-        hashes = text_hashes(sample)
-        judgment = yield from mode(sample)
-        return replace(judgment, hashes=hashes)
 
-    return drive(samples, begin, engine)
+def judging(sample: Sample, mode: Mode) -> Flow:
+    """Judge a sample, and add the hashes of its texts to the judgment."""
+    hashes = text_hashes(sample)
+    judgment = yield from mode(sample)
+    return replace(judgment, hashes=hashes)
 
 
 def drive(

@@ -12,8 +12,8 @@ from judgelm.jsonl import encode_line, read_jsonl
 from judgelm.records import Judgment
 from judgelm.runs.process_cleanup import children
 from judgelm.runs.run_files import RunFiles
-from judgelm.runs.serialization import judgment_row
 from judgelm.runs.stats import RunStats, SessionStats
+from judgelm.serialization import judgment_row
 
 _SAVE_EVERY_S = 30.0
 

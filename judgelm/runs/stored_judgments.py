@@ -14,7 +14,7 @@ from typing import TypeVar
 from judgelm.jsonl import parse_json, read_jsonl
 from judgelm.records import Judgment, Shown, Unparsed
 from judgelm.runs.run_files import check_texts_of_id, judgment_of_line
-from judgelm.runs.serialization import judgment_from_row
+from judgelm.serialization import judgment_from_row
 
 _NO_VOTES: Mapping[str, str | None] = {}
 Part = TypeVar("Part", bound=Hashable)

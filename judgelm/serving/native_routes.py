@@ -16,7 +16,7 @@ from starlette.responses import Response
 from judgelm.errors import BusyError, ConfigError, InputError
 from judgelm.judge import expected_score, first_better
 from judgelm.records import Judgment, Sample
-from judgelm.runs.serialization import judgment_row
+from judgelm.serialization import judgment_row
 from judgelm.serving.chat_response import UnjudgedError, abstained_header
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import json_response, read_json, strict_json, typed_field, wait_for_answer

@@ -57,7 +57,7 @@ def test_a_verdict_needs_the_confidence_and_is_never_a_tie(below, verdicts):
 
 
 def test_verdicts_of_a_run_file_are_read_again(cli, tmp_path, judgments):
-    from judgelm.runs.serialization import judgment_from_row, judgment_row
+    from judgelm.serialization import judgment_from_row, judgment_row
 
     for judgment in judgments.values():
         assert judgment_from_row(judgment_row(judgment)) == judgment
@@ -89,7 +89,7 @@ def test_abstentions_are_left_out_of_an_evaluation_and_counted(judgments):
 
 @pytest.fixture
 def run_file(tmp_path, judgments):
-    from judgelm.runs.serialization import judgment_row
+    from judgelm.serialization import judgment_row
 
     write_rows(
         tmp_path / "rows.jsonl",
@@ -128,7 +128,7 @@ def test_a_cascade_passes_abstentions_on(tmp_path, judgments):
 
 
 def test_a_judge_that_abstains_has_no_vote_in_a_panel(tmp_path, run_file, judgments):
-    from judgelm.runs.serialization import judgment_row
+    from judgelm.serialization import judgment_row
 
     other = {key: replace(each, verdict=PairVerdict(winner=2)) for key, each in judgments.items()}
     runs = [run_file, write_rows(tmp_path / "other.jsonl", map(judgment_row, other.values()))]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.records import GradeVerdict, Judgment, LabelVerdict, PairVerdict, TextHashes, Unparsed
-from judgelm.runs.serialization import judgment_row
+from judgelm.serialization import judgment_row
 
 
 def write_run(path, verdicts, *, sha="1", scale=(1, 10)):

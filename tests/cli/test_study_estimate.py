@@ -5,7 +5,7 @@ import json
 import pytest
 
 from judgelm.records import Judgment, PairVerdict, Shown
-from judgelm.runs.serialization import judgment_row
+from judgelm.serialization import judgment_row
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from judgelm.parsing.scores import parse_pair, parse_scores
 from judgelm.parsing.short_answers import final_answer
 from judgelm.parsing.verdicts import parse_level, tagged_answer
 from judgelm.records import Judgment, PairVerdict, Unparsed
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing
 
 

@@ -11,7 +11,7 @@ from judgelm.data.judged_texts import check_same_texts, text_hashes
 from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.errors import InputError, RunError
 from judgelm.runs.run_files import FinishedIds, RunFiles, iter_judgments, latest_judgments, read_judgments, run_paths
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support import fuzzing
 
 TEXT = st.text(max_size=8) | st.sampled_from(("\u2028", "\ud800", "\x85\n", "8 6\n", '{"id":'))

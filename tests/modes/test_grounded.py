@@ -8,7 +8,7 @@ from judgelm.modes.claims import halves, read_passages, split_claims
 from judgelm.modes.grounded import Grounded
 from judgelm.prompts.prompt_file import parse_prompts
 from judgelm.records import LabelVerdict, PairVerdict, RankingVerdict, Sample
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support.flows import broken, drive, reply, text_of, yes
 
 ANSWER = "The tower is in Paris. It was built in 1889."

@@ -13,7 +13,7 @@ from judgelm.modes import make_mode
 from judgelm.modes.checklist import Checklist, Criterion, parse_criteria, read_criteria
 from judgelm.modes.rubric import PLAY_FAVORITES, Dimension, Level, Rubric, scale_of
 from judgelm.records import GradeVerdict, PairVerdict, RankingVerdict, Sample
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support.flows import broken, drive, reply, text_of, yes
 
 ONE = Sample(id="1", question="q", answers=("a",))

@@ -10,7 +10,7 @@ from judgelm.engines.catalog import load_engine
 from judgelm.errors import InputError
 from judgelm.modes.self_reference import Correctness, SelectiveSelfReference, Solver
 from judgelm.records import Completion, LabelVerdict, Sample, SelfAnswer
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support.driving import run
 from tests.support.flows import broken, drive, reply, text_of
 

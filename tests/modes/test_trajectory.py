@@ -10,7 +10,7 @@ from judgelm.errors import InputError
 from judgelm.modes.trajectory import STATEMENTS, Trajectory
 from judgelm.records import GradeVerdict, LabelVerdict, PairVerdict, Sample, Truncation
 from judgelm.runs.runner import judge
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support.flows import drive, reply, text_of, yes
 from tests.support.trajectories import calls, text
 

@@ -11,7 +11,7 @@ from judgelm.modes.votes import Voted
 from judgelm.records import Sample
 from judgelm.runs.run_files import mode_identity
 from judgelm.runs.runner import judge
-from judgelm.runs.serialization import judgment_from_row, judgment_row
+from judgelm.serialization import judgment_from_row, judgment_row
 
 SAMPLE = Sample(id="1", question="q", answers=("a", "b"))
 

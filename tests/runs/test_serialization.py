@@ -23,8 +23,8 @@ from judgelm.records import (
     Truncation,
     Unparsed,
 )
-from judgelm.runs.serialization import judgment_from_row, judgment_row
 from judgelm.runs.stored_judgments import StoredJudgments
+from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support.jsonl_files import write_rows
 
 HASHES = TextHashes(question="0" * 16, answers=("1" * 16, "2" * 16))

@@ -13,7 +13,7 @@ from judgelm.judge import Judge
 from judgelm.prompts.catalog import get_template
 from judgelm.prompts.judge_card import Card, write_card
 from judgelm.runs.engine_worker import EngineWorker
-from judgelm.runs.serialization import judgment_row
+from judgelm.serialization import judgment_row
 from judgelm.serving.app import create_app
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.judges import adapter_handlers, read_adapters

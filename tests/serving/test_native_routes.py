@@ -9,7 +9,7 @@ from judgelm.engines.scripted import ScriptedEngine
 from judgelm.errors import InputError
 from judgelm.modes import make_mode
 from judgelm.records import Sample
-from judgelm.runs.serialization import judgment_from_row
+from judgelm.serialization import judgment_from_row
 from judgelm.serving.tasks import checked_sample, read_task
 from tests.support.known_judge import CHANCES, KnownEngine, of_quality, quality
 from tests.support.served import CHAT, error_of, review, served

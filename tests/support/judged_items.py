@@ -1,7 +1,7 @@
 """Judgments and run files made by hand, for what is shown of them."""
 
 from judgelm.records import Judgment, PairVerdict, Sample, Shown, Unparsed
-from judgelm.runs.serialization import judgment_row
+from judgelm.serialization import judgment_row
 from judgelm.serving.web.runs import OpenRun
 from tests.support.jsonl_files import write_rows
 

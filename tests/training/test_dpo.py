@@ -18,7 +18,7 @@ from judgelm.prompts.judge_card import find_card
 from judgelm.prompts.truncation import Truncator
 from judgelm.records import Sample
 from judgelm.runs.batch import BatchHooks, BatchJob, run_batch
-from judgelm.runs.serialization import judgment_from_row
+from judgelm.serialization import judgment_from_row
 from judgelm.training.dpo import dpo_facts, find_tuned_card
 from judgelm.training.finished_judge import save_judge
 from judgelm.training.grpo import in_both_orders

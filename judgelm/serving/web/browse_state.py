@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from judgelm.errors import InputError
 from judgelm.jsonl import encode_line
 from judgelm.records import Judgment, Winner
-from judgelm.runs.serialization import judgment_row
+from judgelm.serialization import judgment_row
 from judgelm.serving.web.runs import FAILED, OpenRun, flips, is_pair, verdict_word
 
 ANY = "any"
