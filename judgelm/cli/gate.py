@@ -56,7 +56,7 @@ def gate_command(
 
     Examples:
         judgelm gate main.jsonl branch.jsonl --max-drop 3 --max-failures 0
-        judgelm gate main.jsonl branch.jsonl --labels labelled.jsonl --min-agreement 0.7
+        judgelm gate main.jsonl branch.jsonl -l labelled.jsonl --min-agreement 0.7
 
     Exit codes: 0 passed, 1 usage or input error, or another judge, 3 failed, 4 undecided.
     """

@@ -51,7 +51,7 @@ class Part:
         return "" if self.probability is None else f"p{min(_LEVELS - 1, int(self.probability * _LEVELS))}"
 
 
-class Piece(NamedTuple):
+class AnswerPiece(NamedTuple):
     """A piece of an answer, and the part that it is; None for text between parts."""
 
     text: str
@@ -69,7 +69,7 @@ class AnswerParts:
 
     number: int
     summary: PartSummary | None
-    pieces: tuple[Piece, ...]
+    pieces: tuple[AnswerPiece, ...]
     others: tuple[Part, ...]
 
 
@@ -155,7 +155,7 @@ def _part(shown: Shown, passages: Mapping[str, str], threshold: float) -> Part:
     )
 
 
-def _pieces(text: str, parts: Sequence[Part]) -> tuple[list[Piece], list[Part]]:
+def _pieces(text: str, parts: Sequence[Part]) -> tuple[list[AnswerPiece], list[Part]]:
     """Find the parts in a text, in order. White space and Markdown may differ."""
     pieces, others, position = [], [], 0
     for part in parts:
@@ -165,9 +165,9 @@ def _pieces(text: str, parts: Sequence[Part]) -> tuple[list[Piece], list[Part]]:
             others.append(part)
             continue
         if match.start() > position:
-            pieces.append(Piece(text[position : match.start()], None))
-        pieces.append(Piece(match[0], part))
+            pieces.append(AnswerPiece(text[position : match.start()], None))
+        pieces.append(AnswerPiece(match[0], part))
         position = match.end()
     if text[position:].strip():
-        pieces.append(Piece(text[position:], None))
+        pieces.append(AnswerPiece(text[position:], None))
     return pieces, others
