@@ -4,6 +4,7 @@ from judgelm import Judge from judgelm.rewards.trl import JudgeReward reward = J
 "reference") trainer = GRPOTrainer(model, reward_funcs=[reward], ...)
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -94,6 +95,14 @@ class JudgeReward:
         judged = dict(gather_object(list(zip(mine, self._rewards([answers[index] for index in mine]), strict=True))))
         begin = sum(counts[: state.process_index])
         return [judged[index] for index in range(begin, begin + len(own))]
+
+
+class AsyncJudgeReward(JudgeReward):
+    """Like `JudgeReward`, but TRL runs it at the same time as other asynchronous rewards."""
+
+    async def __call__(self, *arguments: Any, **columns: Any) -> list[float | None]:  # type: ignore[override]
+        """Return one reward per completion."""
+        return await asyncio.to_thread(super().__call__, *arguments, **columns)
 
 
 def question_text(prompt: Text) -> str:

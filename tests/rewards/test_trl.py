@@ -1,11 +1,13 @@
 """A judge as TRL's reward function: what TRL passes, and what it takes."""
 
+import asyncio
+
 import pytest
 
 from judgelm.errors import InputError
 from judgelm.judge import Judge
 from judgelm.rewards.scoring import MethodOptions
-from judgelm.rewards.trl import JudgeReward, completion_text, question_text
+from judgelm.rewards.trl import AsyncJudgeReward, JudgeReward, completion_text, question_text
 from tests.support.known_judge import CHANCES, KnownEngine, known_judge, of_quality
 
 
@@ -35,6 +37,19 @@ def test_the_reference_is_a_column():
     assert rewards == pytest.approx([CHANCES[-1], CHANCES[1]])
     with pytest.raises(InputError, match='no column "solution"'):
         called(function, messages, reference=[of_quality(5)] * 2)
+
+
+def test_asynchronous_rewards_are_the_same_and_run_side_by_side():
+    from trl.trainer.grpo_trainer import is_async_callable
+
+    functions = [AsyncJudgeReward(known_judge(), "reference") for _ in range(2)]
+    assert is_async_callable(functions[0])
+
+    async def both():
+        texts = [of_quality(4), of_quality(6)]
+        return await asyncio.gather(*(called(each, texts, reference=[of_quality(5)] * 2) for each in functions))
+
+    assert asyncio.run(both()) == [pytest.approx([CHANCES[-1], CHANCES[1]])] * 2
 
 
 def test_the_question_is_the_prompt_or_a_column():
