@@ -20,7 +20,8 @@ from judgelm.modes.mode import check_above_zero, sampling_for
 from judgelm.modes.multi import compared
 from judgelm.modes.readings import PromptedMode, calibrated_yes, check_reading, read_words
 from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
-from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt, LabelWords, PromptMessage, ReplyForm
+from judgelm.prompts.judge_prompt import FIELDS
+from judgelm.prompts.prompt_file import read_prompt
 from judgelm.records import LabelVerdict, Request, Sample, Shown, Unparsed
 from judgelm.yaml_files import parse_yaml
 
@@ -32,16 +33,7 @@ _MARKER = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 Aggregate = Literal["min", "mean", "share"]
 
 
-def _prompt(name: str, question: str) -> JudgePrompt:
-    text = _TEXTS["supported"].replace("{question}", question).strip()
-    reply = ReplyForm(label=LabelWords(fulfilled=("Yes", "yes", "YES"), failed=("No", "no", "NO")))
-    return JudgePrompt(
-        name=name, prompt=(PromptMessage(text=text),), reply=reply, source=text, ask="prompt", file="built-in"
-    )
-
-
-PROMPT = _prompt("grounded", "")
-QUESTION_PROMPT = _prompt("grounded-question", _TEXTS["question"].lstrip())
+PROMPT, QUESTION_PROMPT = read_prompt("grounded"), read_prompt("grounded-question")
 _WRITE = PromptText(text=_TEXTS["claims"].strip(), kinds=ONE_ANSWER, delimiters=("[Answer]", "[End of answer]"))
 
 

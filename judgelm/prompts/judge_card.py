@@ -113,7 +113,7 @@ class HeadCard:
         """The modes that can use it, the usual one first."""
         if self.terms.kind == "pair":
             return "pair", "multi"
-        return ("single",) if self.terms.kind == "grade" else ("checklist",) if self.criteria else ("label",)
+        return ("single",) if self.terms.kind == "grade" else ("checklist",) if self.criteria else ("label", "grounded")
 
     def locate(self, folder: str) -> str | None:
         """Return the path of the file, if any.

@@ -55,9 +55,14 @@ _FILE = TypeAdapter(tuple[JudgePrompt, ...])
 def read_prompts(path: str | Path, known: Sequence[str] = ()) -> tuple[JudgePrompt, ...]:
     """Load the prompts in a file. `known` lists names that are already in use.
 
+    If there is no such file, `grounded` and `grounded-question` are the built-in prompts of mode `grounded`.
+
     Raises:
         ConfigError: the file cannot be read, or a prompt is invalid; the message names the line where possible.
     """
+    built_in = Path(__file__).with_name(f"{path}.yaml")
+    if _NAME.fullmatch(str(path)) and built_in.is_file() and not Path(path).exists():
+        path = built_in
     prompts = parse_prompts(_read(path), path)
     names = list(known)
     for prompt in prompts:
