@@ -60,7 +60,7 @@ def read_prompts(path: str | Path, known: Sequence[str] = ()) -> tuple[JudgeProm
     Raises:
         ConfigError: the file cannot be read, or a prompt is invalid; the message names the line where possible.
     """
-    built_in = Path(__file__).with_name(f"{path}.yaml")
+    built_in = Path(__file__).parent / f"{path}.yaml"
     if _NAME.fullmatch(str(path)) and built_in.is_file() and not Path(path).exists():
         path = built_in
     prompts = parse_prompts(_read(path), path)
