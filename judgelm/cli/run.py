@@ -361,6 +361,7 @@ def _noticed(stats: RunStats) -> Iterator[tuple[str, str]]:
         ("samples with an empty text in a slot", stats.empty_slots),
         ("unparseable replies in judgments with a verdict", stats.parts_failed),
         ("samples with a truncated answer", stats.cut),
+        ("samples whose context was read in parts", stats.split_contexts),
         ("samples with sanitised confusables", stats.neutralised),
     ):
         if count:

@@ -70,6 +70,7 @@ class RunStats(SessionStats):
     empty_slots: int = 0
     repeated: int = 0
     cut: int = 0
+    split_contexts: int = 0
     neutralised: int = 0
     shown: int = 0
     thinking: int = 0
@@ -106,6 +107,7 @@ class RunStats(SessionStats):
             self.both_orders += 1
             self.consistent += judgment.consistent
         self.cut += any([shown.truncations for shown in judgment.shown])
+        self.split_contexts += any([shown.context_parts > 1 for shown in judgment.shown])
         self.neutralised += judgment.sanitized > 0
         self.prompt_tokens += judgment.prompt_tokens
         self.completion_tokens += judgment.completion_tokens
