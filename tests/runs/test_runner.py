@@ -217,7 +217,7 @@ def test_the_manifest_keeps_its_keys():
         earlier_failures empty_slots failures first_failure grade_distributions grade_sum grades judge_s judged labels
         little_mass load_s mean_unassigned neutralised parts_failed probabilities prompt_tokens
         prompt_tokens_per_s rankings reason_cut reasons reasons_failed reasons_incomplete rejected repaired
-        repeated samples_per_s shown skipped thinking thinking_characters unanimous votes winners"""
+        repeated samples_per_s shown skipped split_contexts thinking thinking_characters unanimous votes winners"""
     assert sorted(RunStats().row()) == keys.split()
 
 
