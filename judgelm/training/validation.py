@@ -169,9 +169,8 @@ _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
 _LOSS_METRICS = {
     "num_generations": (),
     "center_rewards_coefficient": ("loss", "accuracy", "margin"),
-    "beta": (*_SFT_METRICS, "rewards/accuracies", "rewards/margins"),
 }
-"""Eval loss metrics, keyed by an argument that only GRPO, reward models, or DPO have."""
+"""Eval loss metrics, keyed by an argument that only GRPO or reward models have."""
 
 
 _METRICS_TEXT = (
