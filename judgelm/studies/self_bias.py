@@ -97,7 +97,7 @@ def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
     model = options.model
     scaling = "divided by the dimension's maximum" if options.scaling == "maximum" else "scaled to [0, 1] by dimension"
     terms = ["judge", "reference:judge" if model.reference == "line" else "spline(reference):judge"]
-    terms += ["own"] * model.self_bias + ["family"] * model.family_bias + ["dimension"] * model.dimensions
+    terms += ["own"] * model.self_bias + ["family"] * model.family_bias + ["dimension"]
     terms += [] if model.length == "none" else ["length:judge" if model.length == "per_judge" else "length"]
     terms += [f"{model.indicator}:judge"] if model.indicator else []
     return (
