@@ -61,21 +61,16 @@ def _annotator(row: Row) -> str:
     return str(row.data.get("annotator") or "")
 
 
-_DIFFICULTY = "instruction_difficulty"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """An instruction with the outputs of a baseline and a model.
 
     Attributes:
-        index: id of the instruction, if any; can be used to look up its difficulty.
         preference: P(the model's output is better), or None if the judge failed.
         lengths: lengths of the baseline's and the model's output in characters.
     """
 
     instruction: str
-    index: str | None
     baseline: str
     model: str
     annotator: str
@@ -92,7 +87,6 @@ def _comparison(row: Row) -> Comparison:
     outputs = [row.text(name, _COMPARISON_NEEDS) for name in ("output_1", "output_2")]
     return Comparison(
         instruction=row.text("instruction", _COMPARISON_NEEDS),
-        index=row.id(("index", "id", "idx")),
         baseline=row.optional_text("generator_1") or "output_1",
         model=row.optional_text("generator_2") or "output_2",
         annotator=row.optional_text("annotator") or "",
@@ -111,18 +105,6 @@ def _preference(row: Row) -> float | None:
     if preference != 0 and not 1 <= preference <= 2:
         raise row.field_error("preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference:g}")
     return 0.5 if preference == 0 else preference - 1
-
-
-def read_difficulties(path: str) -> dict[str, float]:
-    """Read AlpacaEval's `instruction_difficulty.csv`: instruction (or its index) -> difficulty."""
-
-    def read(row: Row) -> tuple[str, float]:
-        name = row.optional_text("instruction") or row.id(("index", "id", ""))
-        if name is None or _DIFFICULTY not in row.data:
-            raise row.error(f"the row must contain an instruction (or index) and {_DIFFICULTY}")
-        return name, row.number(_DIFFICULTY)
-
-    return dict(read_converted(path, read, expected=f"instruction (or index), {_DIFFICULTY}"))
 
 
 def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:
