@@ -24,14 +24,7 @@ from judgelm.modes.flow import RequestFlow, with_adapter
 from judgelm.modes.mode import BatchMode
 from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Judgment, Request
-from judgelm.serving.chat import (
-    DEFAULT_MAX_TOKENS,
-    ask,
-    called_tools,
-    chat_response,
-    model_request,
-    stable_text,
-)
+from judgelm.serving.chat import DEFAULT_MAX_TOKENS, ask, called_tools, chat_response, model_request, stable_text
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
 from judgelm.serving.engine_worker import EngineWorker, Finished, stream_flow
 from judgelm.serving.judge_result import judge_result

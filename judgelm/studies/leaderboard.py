@@ -60,10 +60,7 @@ class JudgeMatches:
 
 
 def leaderboard_study(
-    judges: Sequence[JudgeMatches],
-    resampling: Resampling = DEFAULT_RESAMPLING,
-    *,
-    notes: Sequence[str] = (),
+    judges: Sequence[JudgeMatches], resampling: Resampling = DEFAULT_RESAMPLING, *, notes: Sequence[str] = ()
 ) -> StudyResult:
     """Rate the models and compare them pairwise, separately for each judge.
 

@@ -2,12 +2,7 @@
 
 import pytest
 
-from judgelm.metrics.benchmark_scores import (
-    Scored,
-    first_place_share,
-    right_by_vote,
-    section_scores,
-)
+from judgelm.metrics.benchmark_scores import Scored, first_place_share, right_by_vote, section_scores
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=300)

@@ -56,10 +56,7 @@ def prepare(base, folder, rows, *, recipe="sft", judge=None, model=None, **optio
     from judgelm.training.reward import JudgeRewardConfig, RewardArguments
     from judgelm.training.sft import JudgeSFTConfig
 
-    own, config = {
-        "sft": (JudgeArguments, JudgeSFTConfig),
-        "reward": (RewardArguments, JudgeRewardConfig),
-    }[recipe]
+    own, config = {"sft": (JudgeArguments, JudgeSFTConfig), "reward": (RewardArguments, JudgeRewardConfig)}[recipe]
     template = {} if recipe == "reward" else {"template": SETTINGS["template"]}
     arguments = own(**{"train_data": [rows]} | template | (judge or {}))
     settings = {name: value for name, value in SETTINGS.items() if name != "template"}

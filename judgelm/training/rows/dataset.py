@@ -100,11 +100,7 @@ class EpochRows:
 
 
 def build_rows(
-    tokenizer: Any,
-    builder: Callable[[Any, Any], RowBuilder],
-    options: RowOptions,
-    judge: JudgeArguments,
-    args: Any,
+    tokenizer: Any, builder: Callable[[Any, Any], RowBuilder], options: RowOptions, judge: JudgeArguments, args: Any
 ) -> tuple[EpochRows, EpochRows | None]:
     """Build rows for training and, if `eval_data` is set, for evaluation."""
     schedule = schedule_of(args)
