@@ -24,14 +24,7 @@ from judgelm.engines.catalog import idle_gpus, load_engine
 from judgelm.engines.views import AdapterView
 from judgelm.errors import CardError, ConfigError, ModelError
 from judgelm.judges.cards import this_machine
-from judgelm.judges.resolve import (
-    JudgeFormat,
-    ResolvedJudge,
-    absolute_folder,
-    judge_format,
-    prepare,
-    resolve,
-)
+from judgelm.judges.resolve import JudgeFormat, ResolvedJudge, absolute_folder, judge_format, prepare, resolve
 from judgelm.modes import BatchMode, Pairwise, make_mode, mode_type
 from judgelm.parsing.scores import score_lines
 from judgelm.prompts.catalog import JudgeReading, Template

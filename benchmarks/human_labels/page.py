@@ -171,14 +171,7 @@ def calibration_table(results: Results) -> list[str]:
 def band_table(results: Results) -> list[str]:
     """Decided labels by the ratio of the answers' lengths."""
     rows = [
-        (
-            human_set.title,
-            name,
-            _range(band),
-            band.judge.n,
-            _percent(band.judge),
-            _percent(band.longer),
-        )
+        (human_set.title, name, _range(band), band.judge.n, _percent(band.judge), _percent(band.longer))
         for human_set, name, judge in _each_judge(results)
         for band in judge.bands
     ]

@@ -74,7 +74,6 @@ STEPS: dict[str, Step] = {
         "QLoRA: save, resume, merge, judge", "peft", "bitsandbytes",
         options={"kind": "one", "recipe": "judgelm_13b_qlora"},
     ),
-    "dpo": _train("DPO on the judge's own replies", call="dpo"),
     "grpo": _train("GRPO that generates with transformers", call="grpo"),
     "grpo-vllm": _train("GRPO colocated with vLLM", "vllm", call="grpo", options={"vllm": True}, on_cpu=False),
     "sft-fsdp2-all": _train("FSDP2 on all GPUs", options={"kind": "fsdp2", "everywhere": True}, gpus=2),

@@ -128,15 +128,6 @@ def judged(setting: Setting, judge: Path) -> dict[str, Any]:
     return {"judged": len(run.rows), "unreadable": sum(run.summary["failures"].values())}
 
 
-def dpo(setting: Setting) -> None:
-    """Judgments of the base, then DPO on what it got wrong, then a judgment."""
-    base, pairs = setting.base("train"), setting.pairs(64)
-    replies = batch(setting, pairs, base, "transformers").file
-    tuned = train(setting, "judgelm_7b_dpo", "tuned", script="dpo", judgments=[str(replies)], train_data=[str(pairs)])
-    setting.save({"figures": {"first loss": tuned.losses[1], "seconds": round(tuned.seconds, 1)}
-                  | judged(setting, tuned.folder)})  # fmt: skip
-
-
 def grpo(setting: Setting, *, vllm: bool = False) -> None:
     """Reinforce the base, which writes no verdicts, so that rewards are those of its form; then judge."""
     options: dict[str, Any] = {

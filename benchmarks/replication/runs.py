@@ -11,11 +11,7 @@ from pathlib import Path
 
 import datasets
 from transformers import AutoTokenizer
-from trl import (  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
-    ModelConfig,
-    SFTConfig,
-    SFTTrainer,
-)
+from trl import ModelConfig, SFTConfig, SFTTrainer  # type: ignore[attr-defined]  # trl loads its names lazily, which mypy cannot see
 
 from benchmarks.replication.data import documents, write_training
 from benchmarks.replication.plan import Base, Plan, Run, Shown

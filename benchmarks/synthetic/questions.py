@@ -113,11 +113,7 @@ _COMMA_PHRASINGS = (
     "Name {} {} with commas between them.",
     "Give me {} {}. Put commas between them.",
 )
-_JSON_PHRASINGS = (
-    "List {} {} as a JSON list.",
-    "Name {} {} in JSON form.",
-    "Give me {} {}. Write a JSON list.",
-)
+_JSON_PHRASINGS = ("List {} {} as a JSON list.", "Name {} {} in JSON form.", "Give me {} {}. Write a JSON list.")
 _EXACT_PHRASINGS = (
     "Write exactly {} {}, only spaces between.",
     "Use exactly {} words, all {}, no commas.",

@@ -172,12 +172,7 @@ def prepare(options: argparse.Namespace, samples: list[Sample], work: Path) -> S
         make_dummy_model(samples, work / "judge", SHAPES[options.shape], torch.bfloat16, options.device)
     elif (card := find_card(str(options.model))) is not None:
         template = card.template
-    return Setting(
-        folder=options.model or work / "judge",
-        work=work,
-        template=template,
-        device=options.device,
-    )
+    return Setting(folder=options.model or work / "judge", work=work, template=template, device=options.device)
 
 
 def measure_rounds(

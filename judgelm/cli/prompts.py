@@ -12,63 +12,12 @@ from judgelm.cli.console import JsonOut, PlainConsole, Quiet, Results, console, 
 from judgelm.cli.options import ColumnOptions
 from judgelm.errors import ConfigError, InputError
 from judgelm.records import Unparsed
+from judgelm.yaml_files import read_yaml
 
 if TYPE_CHECKING:
     from judgelm.prompts.judge_prompt import JudgePrompt
     from judgelm.prompts.truncation import Truncator
     from judgelm.records import Prompt, Sample
-
-_NEW = {
-    "label": (
-        "Documents:\n{context}\n\nQuestion:\n{question}\n\nAnswer:\n{answer}\n\n"
-        "Is every statement of the answer supported by the documents? Reply with Yes or No alone.",
-        "label: {fulfilled: [Yes, yes, YES], failed: [No, no, NO]}",
-        "a word for whether the answer is right, and a word for whether it is wrong",
-    ),
-    "grade": (
-        "Question:\n{question}\n\nAnswer:\n{answer}\n\n"
-        "How helpful is the answer? Reply with a grade from 1 (useless) to 5 (perfect) alone.",
-        "grade: [1, 5]",
-        "the lowest and the highest grade, or a grade for each word: {poor: 0, fair: 0.5, good: 1}",
-    ),
-    "pair": (
-        "Question:\n{question}\n\nAnswer A:\n{answer_1}\n\nAnswer B:\n{answer_2}\n\n"
-        "Which answer is better? Reply with A, B, or C for a tie.",
-        "pair: {first: A, second: B, tie: C}",
-        "a word for the first answer, for the second answer, and (optional) for a tie",
-    ),
-    "choice": (
-        "Question:\n{question}\n\nAnswer A:\n{answer_1}\n\nAnswer B:\n{answer_2}\n\nAnswer C:\n{answer_3}\n\n"
-        "Which answer is best? Reply with A, B, or C.",
-        "choice: [A, B, C]",
-        "one word per answer",
-    ),
-}
-_FORM = """\
-# A judge prompt. Check it, then judge rows with it:
-#   judgelm prompts check {path} --samples rows.jsonl
-#   judgelm-batch rows.jsonl -o judgments.jsonl --prompt {path}
-
-name: {name}
-
-# Slots: {{question}}, {{reference}}, {{criterion}}, {{answer}} or {{answer_1}}, {{answer_2}},
-# and any other column of your rows, such as {{context}}. Write {{{{word}}}} for the
-# literal text {{word}}. If your prompt writes slots with two braces, add the line
-# syntax: mustache
-prompt: |-
-{prompt}
-
-reply:
-  # {note}
-  {reply}
-  # To let the judge reason first, in at most 200 tokens, add these lines:
-  # reason: 200
-  # text: "{{reason}}\\nVerdict: {{verdict}}"
-
-# With judgelm serve, matching requests are judged with the judge's own template
-# (judge) or with this prompt (prompt).
-ask: prompt
-"""
 
 
 def new_command(
@@ -92,10 +41,10 @@ def new_command(
         raise ConfigError(f"{path}: the name must end in .yaml")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path}: the file already exists; choose a different name or add --overwrite")
-    prompt, reply, note = _NEW[kind]
-    lines = "\n".join(f"  {line}".rstrip() for line in prompt.split("\n"))
-    quoted = shlex.quote(str(path))
-    write_text(path, _FORM.format(path=quoted, name=name_of(path), prompt=lines, reply=reply, note=note))
+    texts = read_yaml(Path(__file__).with_name("new_prompts.yaml"))
+    new, quoted = texts["kinds"][kind], shlex.quote(str(path))
+    prompt = "\n".join(f"  {line}".rstrip() for line in new["prompt"].split("\n"))
+    write_text(path, texts["form"].format_map(new | {"path": quoted, "name": name_of(path), "prompt": prompt}))
     console.message(f"wrote {path}; edit it, then run: judgelm prompts check {quoted} --samples rows.jsonl")
 
 

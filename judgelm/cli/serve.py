@@ -53,7 +53,6 @@ def serve(
     max_body_mb: Annotated[float, typer.Option(min=0.001, max=1e5)] = 8.0,
     body_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 30.0,
     request_timeout_s: Annotated[float, typer.Option(min=0.1, max=_DAY_S)] = 600.0,
-    max_files_mb: Annotated[float, typer.Option(min=1, max=1e6)] = 2000.0,
     shutdown_s: Annotated[float, typer.Option(min=0, max=_DAY_S)] = 60.0,
     *,
     judge_options: JudgeOptions,
@@ -98,10 +97,8 @@ def serve(
     Limits:
         max_queue: Maximum number of queued judgments before the server returns 429.
         max_body_mb: Maximum size of a request body in MB.
-        body_timeout_s: Timeout in seconds for receiving the headers, and separately for the body. For Batch API files,
-            the timeout applies to each --max-body-mb.
+        body_timeout_s: Timeout in seconds for receiving the headers, and separately for the body.
         request_timeout_s: Timeout in seconds for answering a request.
-        max_files_mb: Maximum memory in MB for Batch API files and results, divided equally among API keys.
         shutdown_s: Seconds to wait for requests in flight at shutdown.
 
     Examples:
@@ -165,7 +162,6 @@ def serve(
             max_body_bytes=int(max_body_mb * 1e6),
             body_timeout_s=body_timeout_s,
             request_timeout_s=request_timeout_s,
-            max_files_bytes=int(max_files_mb * 1e6),
             adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, handler_options)

@@ -36,11 +36,11 @@ def train_command(
     accelerate: Annotated[str, typer.Option(metavar="NAME|FILE")] = "",
     copy: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
 ) -> None:
-    """Train a judge with a recipe: sft, preference, reward, dpo, or grpo. Other options are passed to the recipe.
+    """Train a judge with a recipe: sft, preference, reward, or grpo. Other options are passed to the recipe.
 
     Options:
         recipe: `sft` trains on scores and reasons, `preference` and `reward` (a reward model) on pairwise preferences;
-            `dpo` and `grpo` continue training a judge.
+            `grpo` continues training a judge.
         config: Recipe settings: a YAML file, or a built-in name such as few_pairs.
         accelerate: Launch with accelerate on several GPUs or machines, using this YAML file or a built-in name such as
             zero3. Default: train in a single process.
@@ -101,8 +101,6 @@ def _copy(folder: Path) -> None:
 
 def _check_rows(recipe: str, settings: Any, arguments: Sequence[str]) -> None:
     """Before loading torch, reject files whose first thousand rows have no labels for the recipe."""
-    if recipe not in ("sft", "preference", "grpo", "reward"):
-        return  # dpo can also train on judgments
     from judgelm.data.labelled_pair import training_scores
     from judgelm.data.samples import SampleStream
     from judgelm.prompts.prompt_file import read_prompt

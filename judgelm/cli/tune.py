@@ -36,14 +36,7 @@ from judgelm.modes.checklist import Checklist
 from judgelm.package import VERSION
 from judgelm.parsing.scores import MAX_VALUES
 from judgelm.prompts.catalog import Template
-from judgelm.prompts.judge_card import (
-    MODEL_CARD_NAME,
-    AbstainCard,
-    Card,
-    PromptSource,
-    model_hashes,
-    write_card,
-)
+from judgelm.prompts.judge_card import MODEL_CARD_NAME, AbstainCard, Card, PromptSource, model_hashes, write_card
 from judgelm.prompts.prompt_file import read_prompts
 from judgelm.prompts.prompt_template import PromptTemplate, check_fields, prompt_template
 from judgelm.yaml_files import read_yaml

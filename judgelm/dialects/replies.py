@@ -6,15 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from judgelm.dialects.contract import (
-    ChatRequest,
-    JudgeResult,
-    JudgeTask,
-    Render,
-    Reply,
-    ReplyText,
-    digest,
-)
+from judgelm.dialects.contract import ChatRequest, JudgeResult, JudgeTask, Render, Reply, ReplyText, digest
 from judgelm.records import TokenLogprobs, Winner
 
 _LOWEST, _HIGHEST = 1.0, 10.0  # the scale of `JudgeResult`

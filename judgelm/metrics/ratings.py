@@ -1,9 +1,8 @@
-"""Join ratings with reference scores, and assess the quality of ratings and of judge panels."""
+"""Join ratings with reference scores, and assess the quality of ratings."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -12,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from judgelm.metrics.correlation import fisher_interval
-from judgelm.metrics.resampling import Estimate, Flags, Floats, Ints, Resampling, estimate, interval, share
+from judgelm.metrics.resampling import Estimate, Floats, Ints, Resampling, interval, share
 from judgelm.yaml_files import read_yaml
 
 Scaling = Literal["maximum", "unit"]
@@ -291,79 +290,3 @@ def rank_correlation(judged: Floats, reference: Floats) -> Estimate | None:
     value = float(stats.spearmanr(judged, reference).statistic)
     perfect = Estimate(value=round(value), low=round(value), high=round(value), n=n)
     return fisher_interval(value, n, variance=1 + value**2 / 2) or perfect
-
-
-MAX_MIXED_PANELS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgePanel:
-    """Quality of a panel's mean score; a judge whose family is unknown counts as a separate family.
-
-    Attributes:
-        unevenness: root mean square, over models, of the centred difference between panel and reference scores.
-        favour: mean centred difference for models in the members' families, minus the mean for other models.
-    """
-
-    judges: tuple[str, ...]
-    families: int
-    completions: int
-    correlation: Estimate | None
-    unevenness: Estimate
-    favour: Estimate | None
-
-
-def assess_panel(paired: PairedRatings, judges: Sequence[str], resampling: Resampling) -> JudgePanel | None:
-    """Compare the panel's mean score with the reference, on completions rated by all members."""
-    of_members = paired.frame[paired.frame["judge"].isin(judges)]
-    groups = of_members.groupby(COMPLETION, sort=False)
-    both = groups.agg(rating=("rating", "mean"), reference=("reference", "first"), n=("judge", "nunique"))
-    both = both[both["n"] == len(set(judges))].reset_index()
-    if both.empty:
-        return None
-    related = {_kin(paired, judge) for judge in judges}
-    models = sorted(both["model"].unique())
-    near = np.array([_kin(paired, model) in related for model in models])
-    unevenness, favour = estimate(
-        _differences(both, models), lambda sums: _favours(sums, near), list(both["item"]), resampling
-    )
-    return JudgePanel(
-        judges=tuple(judges),
-        families=len(related),
-        completions=len(both),
-        correlation=rank_correlation(both["rating"].to_numpy(), both["reference"].to_numpy()),
-        unevenness=unevenness,
-        favour=favour if near.any() and not near.all() else None,
-    )
-
-
-def usual_panels(paired: PairedRatings) -> list[tuple[str, ...]]:
-    """Return panels: each judge, each family, one judge per family (at most 64 combinations), and all judges."""
-    by_family: dict[str, list[str]] = {}
-    for judge in paired.judges:
-        by_family.setdefault(_kin(paired, judge), []).append(judge)
-    families = [tuple(members) for members in by_family.values()]
-    mixed = list(product(*families)) if np.prod([len(members) for members in families]) <= MAX_MIXED_PANELS else []
-    singles = [(judge,) for judge in paired.judges]
-    return list(dict.fromkeys(map(tuple, [*singles, *families, *mixed, tuple(paired.judges)])))
-
-
-def _kin(paired: PairedRatings, name: str) -> str:
-    return paired.families.get(name, name)
-
-
-def _differences(both: pd.DataFrame, models: list[str]) -> Floats:
-    position = both["model"].map({model: i for i, model in enumerate(models)}).to_numpy(int)
-    chosen = np.eye(len(models))[position]
-    return np.hstack([chosen * (both["rating"] - both["reference"]).to_numpy()[:, None], chosen])
-
-
-def _favours(sums: Floats, near: Flags) -> Floats:
-    totals, counts = np.hsplit(sums, 2)
-    means = np.divide(totals, counts, out=np.full(totals.shape, np.nan), where=counts > 0)
-    centred = means - np.nanmean(means, axis=1, keepdims=True)
-    uneven = np.sqrt(np.nanmean(centred**2, axis=1))
-    if near.all() or not near.any():
-        return np.stack([uneven, np.zeros_like(uneven)], axis=1)
-    favour = np.nanmean(centred[:, near], axis=1) - np.nanmean(centred[:, ~near], axis=1)
-    return np.stack([uneven, favour], axis=1)

@@ -41,7 +41,6 @@ class BiasModel:
 
     reference: Literal["line", "spline"] = "line"
     length: Literal["none", "per_judge", "shared"] = "none"
-    dimensions: bool = True
     self_bias: bool = True
     family_bias: bool = True
     indicator: str | None = None
@@ -78,9 +77,8 @@ def design_of(frame: pd.DataFrame, model: BiasModel, *, intercepts: bool = True)
         blocks.append(_flags("self", frame["own"]))
     if model.family_bias:
         blocks.append(_flags("family", frame["family"]))
-    if model.dimensions:
-        dimensions = _dummies("dimension", frame["dimension"])
-        blocks.append(dimensions.without(np.arange(len(dimensions.terms)) == 0))
+    dimensions = _dummies("dimension", frame["dimension"])
+    blocks.append(dimensions.without(np.arange(len(dimensions.terms)) == 0))
     if model.length != "none":
         values = _column(frame, "length_feature", "add it with with_length")
         blocks.append(_times(judges, values, "length", "all judges" if model.length == "shared" else None))

@@ -92,13 +92,12 @@ def discrete(preferences: Floats, clusters: Sequence[Hashable], resampling: Resa
     return weighted(np.sign(preferences - _TIE) / 2 + _TIE, clusters, resampling)
 
 
-def length_controlled(
-    preferences: Floats, lengths: Floats, clusters: Sequence[Hashable], difficulty: Floats | None = None
-) -> LengthControlled | str:
+def length_controlled(preferences: Floats, lengths: Floats, clusters: Sequence[Hashable]) -> LengthControlled | str:
     """Estimate the win rate at equal length by logistic regression, or return the reason why it is not possible.
 
-    As in AlpacaEval, the terms are tanh of the standardised length difference, a constant, and optionally the
-    difficulty. Unlike in AlpacaEval, the regression is not penalised. Each row of `lengths` is (baseline, model).
+    As in AlpacaEval, the terms are tanh of the standardised length difference and a constant. Unlike in AlpacaEval,
+    the difficulty of the instruction is not a term, and the regression is not penalised. Each row of `lengths` is
+    (baseline, model).
     """
     n = len(preferences)
     if n < MIN_PAIRS:
@@ -107,8 +106,7 @@ def length_controlled(
     spread = float(np.std(deltas, ddof=1))
     if spread == 0:
         return "the difference in length is the same for all pairs"
-    constant = [np.ones(n)] if difficulty is None else [np.ones(n), difficulty]
-    design = np.column_stack([np.tanh(deltas / spread), *constant])
+    design = np.column_stack([np.tanh(deltas / spread), np.ones(n)])
     fit = _fit_logit(preferences, design, clusters)
     if isinstance(fit, str):
         return fit

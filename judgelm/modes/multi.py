@@ -16,14 +16,7 @@ from judgelm.errors import ConfigError
 from judgelm.modes.completions import first_failure, judged, read_reply, with_usage
 from judgelm.modes.flow import Flow, requests_of
 from judgelm.modes.mode import check_above_zero, sampling_for
-from judgelm.modes.readings import (
-    PromptedMode,
-    answer_scores,
-    check_reading,
-    explain_word,
-    read_words,
-    reading_of,
-)
+from judgelm.modes.readings import PromptedMode, answer_scores, check_reading, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Explained, explain, to_explain
 from judgelm.parsing.scores import parse_scores
 from judgelm.prompts.catalog import get_template

@@ -22,14 +22,7 @@ from judgelm.modes.completions import (
 from judgelm.modes.flow import Flow, RequestFlow, requests_of
 from judgelm.modes.labels import PLACES, LabelPairMode, compare_by_label
 from judgelm.modes.mode import check_above_zero, check_threshold, pair_orders, sampling_for
-from judgelm.modes.readings import (
-    PromptedMode,
-    check_reading,
-    conclude_pair,
-    explain_word,
-    read_words,
-    reading_of,
-)
+from judgelm.modes.readings import PromptedMode, check_reading, conclude_pair, explain_word, read_words, reading_of
 from judgelm.modes.reasons import Reasons, explain, to_explain
 from judgelm.parsing.scores import (
     OrderRule,

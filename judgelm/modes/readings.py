@@ -53,10 +53,7 @@ _FLOOR = math.log(1e-9)
 """Log-probability assumed for words that an endpoint omits because it lists only the most likely tokens."""
 _YES_NO = {word: tuple(form(word) for form in (str.title, str.lower, str.upper)) for word in ("yes", "no")}
 _WHY = "Why? Explain your reply in two or three sentences."
-_NOT_READ: Mapping[str, tuple[object, ...]] = {
-    "retry_unparseable": (False,),
-    "temperature": (0,),
-}
+_NOT_READ: Mapping[str, tuple[object, ...]] = {"retry_unparseable": (False,), "temperature": (0,)}
 """Options that are not supported in word readings, with the only values allowed."""
 
 

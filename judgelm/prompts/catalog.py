@@ -380,11 +380,7 @@ def _reading_template(template_id: str, reading: JudgeReading, before: str, afte
 
     takes_criterion = "{criterion}" in f"{before}{after}"
     return Template(
-        id=template_id,
-        layout=layout,
-        reading=reading,
-        takes_criterion=takes_criterion,
-        of_trajectories=of_trajectories,
+        id=template_id, layout=layout, reading=reading, takes_criterion=takes_criterion, of_trajectories=of_trajectories
     )
 
 

@@ -76,10 +76,7 @@ def estimate(
         count += 1
         tokens += tokens_of("".join(span.text for span in request.prompt.spans))
     return CostEstimate(
-        requests=count,
-        prompt_tokens=round(tokens),
-        expected_reply=min(expected_reply, max_reply),
-        max_reply=max_reply,
+        requests=count, prompt_tokens=round(tokens), expected_reply=min(expected_reply, max_reply), max_reply=max_reply
     )
 
 

@@ -13,7 +13,7 @@ from judgelm.serving.http_errors import CLOSE, HttpError
 Headers = Iterable[tuple[bytes, bytes]]
 
 EVERYONE = ""
-"""Owner of all files, batches, and adapters on a server without API keys."""
+"""Owner of all adapters on a server without API keys."""
 
 _BEARER = b"bearer "
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")

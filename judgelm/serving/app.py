@@ -15,7 +15,6 @@ from starlette.responses import Response
 from judgelm.errors import JudgelmError
 from judgelm.package import VERSION
 from judgelm.serving.access import ApiKeys, KnownHosts
-from judgelm.serving.batch_files import BatchFiles
 from judgelm.serving.chat_response import UnjudgedError
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error, json_response, shutdown_error
@@ -35,8 +34,8 @@ _GONE = 499
 _ABOUT = """\
 An LLM judge behind the OpenAI API. Prompts from supported clients are answered in the format that the client expects.
 
-Files, batches, and loaded adapters belong to an API key; requests with other keys get a 404. A server without keys
-returns 421 for unknown host names and 403 for cross-site requests. JSON bodies with duplicate keys get a 400."""
+Loaded adapters belong to an API key; requests with other keys get a 404. A server without keys returns 421 for unknown
+host names and 403 for cross-site requests. JSON bodies with duplicate keys get a 400."""
 
 
 def create_app(
@@ -63,7 +62,6 @@ def create_app(
     completions = CompletionHandler(judges, settings)
     app.include_router(openai_routes(completions, judges))
     app.include_router(other_routes(completions))
-    app.include_router(BatchFiles(judges, settings, traffic).routes())
     app.include_router(native_routes(judges, settings))
     app.include_router(adapter_routes(judges, settings))
     _add_operations(app, handler, metrics)

@@ -16,7 +16,7 @@ from judgelm.serving.openai_format import Envelope, completion_body
 from judgelm.serving.openai_routes import CHAT, PLAIN, Reader, Writer, model_name
 from judgelm.serving.responses_and_messages import OTHER_APIS
 
-MAX_CONCURRENT = 64
+_MAX_CONCURRENT = 64
 
 _RETRY_S = 0.2
 Row = dict[str, Any]
@@ -65,29 +65,19 @@ def read_requests(text: str) -> list[Row]:
     return rows
 
 
-async def answer_rows(
-    rows: Sequence[Row],
-    find: Find,
-    done: Callable[[Row], None],
-    *,
-    stopped: Callable[[], bool] = lambda: False,
-    slots: asyncio.Semaphore | None = None,
-) -> None:
+async def answer_rows(rows: Sequence[Row], find: Find, done: Callable[[Row], None]) -> None:
     """Process requests concurrently.
 
     Args:
         rows: requests from `read_requests`.
         find: returns the judge for a model name.
         done: called with each result as it completes.
-        stopped: returns True once no more requests should start.
-        slots: limits the number of queued requests; share it between concurrent batches.
     """
-    slots = slots or asyncio.Semaphore(MAX_CONCURRENT)
+    slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def answer(row: Row) -> None:
         async with slots:
-            if not stopped():
-                done(await _result(row, find))
+            done(await _result(row, find))
 
     async with asyncio.TaskGroup() as group:
         for row in rows:

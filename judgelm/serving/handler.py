@@ -25,14 +25,7 @@ from judgelm.modes.mode import BatchMode
 from judgelm.prompts.judge_prompt import JudgePrompt
 from judgelm.records import Judgment, Request
 from judgelm.runs.engine_worker import EngineWorker, Finished, stream_flow
-from judgelm.serving.chat import (
-    DEFAULT_MAX_TOKENS,
-    ask,
-    called_tools,
-    chat_response,
-    model_request,
-    stable_text,
-)
+from judgelm.serving.chat import DEFAULT_MAX_TOKENS, ask, called_tools, chat_response, model_request, stable_text
 from judgelm.serving.chat_response import ChatResponse, UnjudgedError, UnrecognisedError
 from judgelm.serving.judge_result import judge_result
 from judgelm.serving.tasks import ModeTask, checked_sample, has_room_for_reason, mode_tasks

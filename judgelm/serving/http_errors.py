@@ -5,13 +5,11 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Message
 
 from judgelm.errors import BusyError, ConfigError, EngineError, InputError, JudgelmError, ShutdownError
 from judgelm.serving.chat_response import UnjudgedError, UnrecognisedError
@@ -104,9 +102,7 @@ class _JsonError(ValueError):
 
 async def read_json(request: Request, settings: ServerSettings) -> dict[str, Any]:
     """Read the request body and parse it as a JSON object."""
-    async with limited_body(request, settings, settings.max_body_bytes) as limited:
-        raw = await limited.body()
-    return parse_json(raw)
+    return parse_json(await _read_body(request, settings))
 
 
 def parse_json(raw: bytes) -> dict[str, Any]:
@@ -181,39 +177,25 @@ def shutdown_error() -> HttpError:
     return HttpError(503, "shutting_down", "the server is shutting down; try again later", headers=headers)
 
 
-@asynccontextmanager
-async def limited_body(
-    request: Request, settings: ServerSettings, max_bytes: int, take: Callable[[int], None] = lambda size: None
-) -> AsyncIterator[Request]:
-    """Limit the size of the body and the time to receive it. Read the body inside the `with` block.
-
-    The client has `body_timeout_s` for each `max_body_bytes` of the body.
-    """
+async def _read_body(request: Request, settings: ServerSettings) -> bytes:
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "unsupported_encoding", "send the body uncompressed", headers=CLOSE)
-    too_large = HttpError(413, "body_too_large", f"the request body is larger than {max_bytes} bytes", headers=CLOSE)
+    limit = settings.max_body_bytes
+    too_large = HttpError(413, "body_too_large", f"the request body is larger than {limit} bytes", headers=CLOSE)
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > max_bytes:
+    if declared.isdigit() and int(declared) > limit:
         raise too_large
-    size, began = 0, asyncio.get_running_loop().time()
-
-    async def receive() -> Message:
-        nonlocal size
-        message = await request.receive()
-        arrived = len(message.get("body", b""))
-        size += arrived
-        if size > max_bytes:  # chunked, so there is no content-length
-            raise too_large
-        take(arrived)
-        timeout.reschedule(began + settings.body_timeout_s * max(1.0, size / settings.max_body_bytes))
-        return message
-
+    body = bytearray()
     try:
-        async with asyncio.timeout(settings.body_timeout_s) as timeout:
-            yield Request(request.scope, receive)
+        async with asyncio.timeout(settings.body_timeout_s):
+            async for part in request.stream():
+                body += part
+                if len(body) > limit:  # chunked, so there is no content-length
+                    raise too_large
     except TimeoutError:
         late = f"the request body did not arrive within {settings.body_timeout_s:g} s"
         raise HttpError(408, "request_timeout", late, headers=CLOSE) from None
+    return bytes(body)
 
 
 def _finite(number: str) -> float:

@@ -22,10 +22,9 @@ PROBES = ("/health", "/healthz", "/livez", "/readyz")
 
 @dataclass(slots=True)
 class Traffic:
-    """The number of requests and batches in progress, and whether the server is shutting down."""
+    """The number of requests in progress, and whether the server is shutting down."""
 
     in_flight: int = 0
-    batches: int = 0
     closing: bool = False
 
 

@@ -93,8 +93,7 @@ class Server(WatchedServer):
             return
         self._traffic.closing = True
         self._deadline = time.monotonic() + self._finish_s
-        batches = f"; {self._traffic.batches} batches will not finish" if self._traffic.batches else ""
-        log.warning("shutting down: finishing %d requests, rejecting new requests%s", self._traffic.in_flight, batches)
+        log.warning("shutting down: finishing %d requests, rejecting new requests", self._traffic.in_flight)
 
     async def on_tick(self, counter: int) -> bool:
         """Stop once all requests are answered or the shutdown times out."""

@@ -24,7 +24,6 @@ class ServerSettings:
         allowed_hosts: additional host names to accept if there are no API keys.
         body_timeout_s: timeout for receiving the request body.
         request_timeout_s: timeout for answering a request, including time in the queue.
-        max_files_bytes: maximum total size of uploaded files and results, divided equally among API keys.
         adapters_folder: folder from which clients may load adapters; None disables loading.
     """
 
@@ -36,7 +35,6 @@ class ServerSettings:
     max_body_bytes: int = 8 << 20
     body_timeout_s: float = 30.0
     request_timeout_s: float = 600.0
-    max_files_bytes: int = 2_000_000_000
     adapters_folder: Path | None = None
 
     @property

@@ -60,22 +60,17 @@ class JudgeMatches:
 
 
 def leaderboard_study(
-    judges: Sequence[JudgeMatches],
-    resampling: Resampling = DEFAULT_RESAMPLING,
-    *,
-    difficulties: Mapping[str, float] | None = None,
-    notes: Sequence[str] = (),
+    judges: Sequence[JudgeMatches], resampling: Resampling = DEFAULT_RESAMPLING, *, notes: Sequence[str] = ()
 ) -> StudyResult:
     """Rate the models and compare them pairwise, separately for each judge.
 
-    `difficulties` maps the text or index of a question to its difficulty, used for length control. `notes` are added
-    to the warnings.
+    `notes` are added to the warnings.
 
     Raises:
-        InputError: a judge has no verdicts, fewer than two models can be rated, or a question has no difficulty.
+        InputError: a judge has no verdicts, or fewer than two models can be rated.
     """
     rated = [(judge, _ratings(judge, resampling)) for judge in judges]
-    win_rates = _duels(judges, resampling, difficulties)
+    win_rates = _duels(judges, resampling)
     duels = win_rates.records()
     pairs = [pair for judge in judges for pair in judge.comparisons]
     return StudyResult(
@@ -137,7 +132,6 @@ def _comparison(judge: str, judgment: Judgment, sample: Sample) -> Comparison:
     preference = None if judgment.winner is None else 1 - first_better(judgment)
     return Comparison(
         instruction=sample.question,
-        index=judgment.sample_id,
         baseline=sample.answer_models[0],
         model=sample.answer_models[1],
         annotator=judge,
@@ -305,7 +299,7 @@ _FAR_NOTE = (
 )
 
 
-def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties: Mapping[str, float] | None) -> Table:
+def _duels(judges: Iterable[JudgeMatches], resampling: Resampling) -> Table:
     rows = []
     for judge in judges:
         groups: dict[frozenset[str], list[Comparison]] = {}
@@ -314,10 +308,9 @@ def _duels(judges: Iterable[JudgeMatches], resampling: Resampling, difficulties:
                 group = groups.setdefault(frozenset((pair.model, pair.baseline)), [])
                 group.append(pair if not group or group[0].model == pair.model else _turned(pair))
         judged = [group for group in groups.values() if any(pair.preference is not None for pair in group)]
-        duels = [_duel(judge.judge, group, resampling, difficulties) for group in judged]
+        duels = [_duel(judge.judge, group, resampling) for group in judged]
         rows += [row for _, row in sorted(duels, key=lambda duel: (duel[1][1], -duel[0]))]
-    term = "" if difficulties is None else " and the instruction's difficulty"
-    return LAYOUTS.table("win-rates", rows, difficulty=term)
+    return LAYOUTS.table("win-rates", rows)
 
 
 def _turned(pair: Comparison) -> Comparison:
@@ -325,16 +318,13 @@ def _turned(pair: Comparison) -> Comparison:
     return replace(pair, model=pair.baseline, baseline=pair.model, preference=preference, lengths=lengths)
 
 
-def _duel(
-    judge: str, group: Sequence[Comparison], resampling: Resampling, difficulties: Mapping[str, float] | None
-) -> tuple[float, Row]:
+def _duel(judge: str, group: Sequence[Comparison], resampling: Resampling) -> tuple[float, Row]:
     judged = [(pair, pair.preference) for pair in group if pair.preference is not None]
     preferences = np.array([preference for _, preference in judged], dtype=np.float64)
     lengths = np.array([pair.lengths for pair, _ in judged], dtype=np.float64)
     clusters = [pair.instruction for pair, _ in judged]
-    hard = None if difficulties is None else np.array([_difficulty(pair, difficulties) for pair, _ in judged])
     rates = [rate(preferences, clusters, resampling) for rate in (weighted, discrete)]
-    length = length_controlled(preferences, lengths, clusters, hard)
+    length = length_controlled(preferences, lengths, clusters)
     if isinstance(length, str):
         controlled: Row = (None, None, None, length)
     else:
@@ -344,16 +334,6 @@ def _duel(
         *(cell for rate in rates for cell in rate),
         *(int((np.sign(preferences - 0.5) == sign).sum()) for sign in (1, 0, -1)),
         *(*controlled, float(lengths[:, 1].mean()), len(group) - len(judged)),
-    )
-
-
-def _difficulty(pair: Comparison, difficulties: Mapping[str, float]) -> float:
-    for name in (pair.instruction, pair.index):
-        if name is not None and name in difficulties:
-            return difficulties[name]
-    raise InputError(
-        f"leaderboard: no difficulty for the instruction {pair.instruction[:80]!r} (index {pair.index}); add it to the "
-        "--difficulty file, or omit --difficulty"
     )
 
 

@@ -50,7 +50,6 @@ def study_self_bias(
         self_bias_fits.length_table(paired, fits),
         _debiased_table(paired, fits.main, options.resampling),
         powered,
-        _panel_table(paired, options.resampling),
         _correlation_table(paired, options.reference),
         _agreement_table(ratings.frame, options.resampling),
         _attention_table(ratings.frame, options.resampling),
@@ -98,7 +97,7 @@ def _protocol(fit: BiasFit, options: SelfBiasOptions) -> str:
     model = options.model
     scaling = "divided by the dimension's maximum" if options.scaling == "maximum" else "scaled to [0, 1] by dimension"
     terms = ["judge", "reference:judge" if model.reference == "line" else "spline(reference):judge"]
-    terms += ["own"] * model.self_bias + ["family"] * model.family_bias + ["dimension"] * model.dimensions
+    terms += ["own"] * model.self_bias + ["family"] * model.family_bias + ["dimension"]
     terms += [] if model.length == "none" else ["length:judge" if model.length == "per_judge" else "length"]
     terms += [f"{model.indicator}:judge"] if model.indicator else []
     return (
@@ -233,16 +232,6 @@ def _drawn(rows: pd.DataFrame, part: float, generator: np.random.Generator) -> S
     shown = np.zeros(len(rows), dtype=bool)
     shown[generator.choice(len(rows), size=count, replace=False)] = True
     return _stratum("drawn", rows[shown], rows[~shown])
-
-
-def _panel_table(paired: PairedRatings, resampling: Resampling) -> Table:
-    rows: list[Row] = []
-    for judges in rating_metrics.usual_panels(paired):
-        panel = rating_metrics.assess_panel(paired, judges, resampling)
-        if panel is not None:
-            sizes = (len(judges), panel.families, panel.completions)
-            rows.append((", ".join(judges), *sizes, panel.correlation, panel.unevenness, panel.favour))
-    return LAYOUTS.table("panels", rows)
 
 
 def _heat_maps(paired: PairedRatings, reference: str) -> list[HeatMap]:

@@ -14,13 +14,7 @@ from scipy import stats
 
 from judgelm.data.judged_texts import check_same_texts
 from judgelm.metrics.correctness import quality, split_change
-from judgelm.metrics.correlation import (
-    GenerationJudgment,
-    band,
-    fisher_interval,
-    generation_judgment,
-    partial_change,
-)
+from judgelm.metrics.correlation import GenerationJudgment, band, fisher_interval, generation_judgment, partial_change
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.studies import self_reference_answers as judged
 from judgelm.studies.result import Figure, HeatMap, Lines, Row, Series, StudyResult, Table, forest, point

@@ -29,10 +29,7 @@ _BUCKET, _MAX_LIVE, _HEAD_TILE = 500_000_000, 1_000_000_000, 4096
 _DROPOUT_BYTES = 3  # the input of a LoRA layer after dropout, and the dropout mask
 _QUANTISED_BYTES = {"none": 0.0, "8bit": 1.0, "4bit": 0.5 + 4 / 64}  # nf4: one float32 scale per 64 weights
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2, "auto": 2}
-_OTHER_RECIPES = {
-    "train/dpo.py": ("judgments", "min_distance", "precompute_ref_log_probs", "loss_weights", "sync_ref_model"),
-    "train/grpo.py": ("num_generations", "max_completion_length", "form_weight", "length_weight"),
-}
+_OTHER_RECIPES = {"train/grpo.py": ("num_generations", "max_completion_length", "form_weight", "length_weight")}
 _PREFERENCE_ONLY = {
     "reading", "both_orders", "consistency_weight", "score_line_weight", "word_weight", "pointwise_weight"
 }  # fmt: skip

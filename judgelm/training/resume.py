@@ -20,11 +20,9 @@ _DECISIVE = (
     "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "optim", "optim_args", "adam_beta1",
     "adam_beta2", "adam_epsilon", "weight_decay", "max_grad_norm", "optim_target_modules", "model_init_kwargs",
     "bf16", "fp16", "neftune_noise_alpha", "label_smoothing_factor", "router_aux_loss_coef", "disable_dropout",
-    # loss and reference model of DPO
-    "loss_type", "loss_weights", "beta", "label_smoothing", "ld_alpha", "f_divergence_type",
-    "f_alpha_divergence_coef", "use_weighting", "discopop_tau", "sync_ref_model", "ref_model_mixup_alpha",
-    "ref_model_sync_steps",
-    # generation and loss of GRPO
+    "loss_type",
+    # generation, loss, and reference model of GRPO
+    "beta", "sync_ref_model", "ref_model_mixup_alpha", "ref_model_sync_steps",
     "num_generations", "max_completion_length", "steps_per_generation", "temperature", "top_p", "top_k", "min_p",
     "repetition_penalty", "use_vllm", "epsilon", "epsilon_high", "scale_rewards", "importance_sampling_level",
     "mask_truncated_completions", "entropy_coef",

@@ -1,7 +1,6 @@
 """The steps of a training run, which recipes call one by one."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -44,7 +43,7 @@ class TrainingRun:
         check_arguments(self.judge, self.args)
         check_adapter(self.judge, self.base)
 
-    def build_rows(self, builder: type[RowBuilder], *, extra_files: Sequence[str] = (), **options: Any) -> EpochRows:
+    def build_rows(self, builder: type[RowBuilder], **options: Any) -> EpochRows:
         """Build the rows."""
         judge, args, base = self.judge, self.args, self.base
         self.tokenizer = load_tokenizer(base, trust_remote_code=args.trust_remote_code)
@@ -52,8 +51,7 @@ class TrainingRun:
         self.notes = settle_precision(judge, args, base)
         shared = row_options(judge, args)
         settings = builder.options_type(**{each.name: getattr(shared, each.name) for each in fields(shared)}, **options)
-        built = build_rows(self.tokenizer, builder, settings, judge, args, extra_files=extra_files)
-        self.rows, self.evaluation = built
+        self.rows, self.evaluation = build_rows(self.tokenizer, builder, settings, judge, args)
         return self.rows
 
     def find_start(self) -> None:

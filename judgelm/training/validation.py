@@ -84,12 +84,7 @@ def trained_prompt_kinds(counts: RowCounts) -> tuple[PromptKind, ...]:
 
 
 def draw_pairs(
-    paths: Sequence[str],
-    *,
-    kinds: Sequence[PromptKind],
-    count: int,
-    seed: int,
-    prompt: JudgePrompt | None = None,
+    paths: Sequence[str], *, kinds: Sequence[PromptKind], count: int, seed: int, prompt: JudgePrompt | None = None
 ) -> ValidationPairs:
     """Sample up to `count` pairs by hashing the seed and ID, and keep them in file order."""
     available = 0
@@ -166,12 +161,8 @@ NEVER = 10**9
 
 
 _SFT_METRICS = ("loss", "mean_token_accuracy", "entropy")
-_LOSS_METRICS = {
-    "num_generations": (),
-    "center_rewards_coefficient": ("loss", "accuracy", "margin"),
-    "beta": (*_SFT_METRICS, "rewards/accuracies", "rewards/margins"),
-}
-"""Eval loss metrics, keyed by an argument that only GRPO, reward models, or DPO have."""
+_LOSS_METRICS = {"num_generations": (), "center_rewards_coefficient": ("loss", "accuracy", "margin")}
+"""Eval loss metrics, keyed by an argument that only GRPO or reward models have."""
 
 
 _METRICS_TEXT = (

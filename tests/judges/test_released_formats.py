@@ -212,7 +212,7 @@ REPLIES = {
     ("prometheus-2", "pair", "1"): ["Feedback: A is better than B. [RESULT] A"],
     ("prometheus-2", "pair", "2"): ["x [RESULT] **B**", "x [RESULT] b"],
     ("prometheus-2", "pair", "off_grammar"): [
-        *("This cannot be [RESULT] B", "[RESULT] A\n\n[RESULT] B", "[RESULT] A is better", "[RESULT] Tie"),
+        *("This cannot be [RESULT] B", "[RESULT] A\n\n[RESULT] B", "[RESULT] A is better", "[RESULT] Tie")
     ],
 }
 

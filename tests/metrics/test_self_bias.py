@@ -295,14 +295,15 @@ def test_columns_of_the_authors_formula_by_hand():
 
 
 def test_terms_are_left_out_as_asked():
-    model = BiasModel(dimensions=False, self_bias=False, family_bias=False)
-    assert design_of(frame(), model).terms == (("judge", "a"), ("judge", "b"), ("slope", "a"), ("slope", "b"))
+    model = BiasModel(self_bias=False, family_bias=False)
+    rows = frame(dimension=["x"] * 4)
+    assert design_of(rows, model).terms == (("judge", "a"), ("judge", "b"), ("slope", "a"), ("slope", "b"))
     # thresholds take the first judge's intercept over
-    assert design_of(frame(), model, intercepts=False).terms == (("judge", "b"), ("slope", "a"), ("slope", "b"))
+    assert design_of(rows, model, intercepts=False).terms == (("judge", "b"), ("slope", "a"), ("slope", "b"))
 
 
 def test_length_has_a_slope_for_each_judge_or_one_for_all():
-    model = BiasModel(dimensions=False, self_bias=False, family_bias=False)
+    model = BiasModel(self_bias=False, family_bias=False)
     rows = frame(length_feature=[0.1, -0.1, 0.3, 0.0])
     apart = columns_of(design_of(rows, BiasModel(length="per_judge")))
     assert (apart["length", "a"], apart["length", "b"]) == ([0.1, -0.1, 0, 0], [0, 0, 0.3, 0])

@@ -26,23 +26,20 @@ def test_weighted_and_discrete_win_rates_by_hand():
     assert 0.8 < rate.low < 0.9  # Wilson's, 20 of 20: 0.839
 
 
-def made(n, seed=0, with_difficulty=False):
+def made(n, seed=0):
     """Preferences of a judge who likes length; at equal length the model wins with expit(0.4)."""
     random = np.random.default_rng(seed)
     lengths = random.integers(100, 3000, (n, 2)).astype(float)
     deltas = lengths[:, 0] - lengths[:, 1]
-    difficulty = random.normal(size=n) if with_difficulty else None
-    shift = 0.8 * difficulty if with_difficulty else 0
-    truth = expit(0.4 - 1.5 * np.tanh(deltas / deltas.std(ddof=1)) + shift)
-    return np.clip(truth + random.normal(0, 0.1, n), 0, 1), lengths, difficulty
+    truth = expit(0.4 - 1.5 * np.tanh(deltas / deltas.std(ddof=1)))
+    return np.clip(truth + random.normal(0, 0.1, n), 0, 1), lengths
 
 
-@pytest.mark.parametrize("with_difficulty", [False, True])
-def test_the_length_control_agrees_with_another_optimiser(with_difficulty):
-    preferences, lengths, difficulty = made(300, with_difficulty=with_difficulty)
-    result = length_controlled(preferences, lengths, range(300), difficulty)
+def test_the_length_control_agrees_with_another_optimiser():
+    preferences, lengths = made(300)
+    result = length_controlled(preferences, lengths, range(300))
     deltas = lengths[:, 0] - lengths[:, 1]
-    columns = [np.tanh(deltas / deltas.std(ddof=1)), np.ones(300), *([difficulty] if with_difficulty else [])]
+    columns = [np.tanh(deltas / deltas.std(ddof=1)), np.ones(300)]
 
     def loss(coefficients):
         linear = np.column_stack(columns) @ coefficients
@@ -54,7 +51,7 @@ def test_the_length_control_agrees_with_another_optimiser(with_difficulty):
 
 
 def test_its_standard_error_is_that_of_refits_on_resampled_instructions():
-    preferences, lengths, _ = made(150)
+    preferences, lengths = made(150)
     result = length_controlled(preferences, lengths, range(150))
     random = np.random.default_rng(1)
     draws = [random.integers(0, 150, 150) for _ in range(300)]

@@ -23,7 +23,6 @@ FOR_USERS = ("local", "parquet", "xlsx", "report", "studies", "data", "train", "
 NOT_IMPORTED = {
     "bitsandbytes": "transformers loads it for quantised weights and optimisers",
     "confusable-homoglyphs": "its table of confusables is read as a file",
-    "python-multipart": "starlette reads uploads with it",
     "protobuf": "transformers reads tokenizer.model with it",
     "sentencepiece": "transformers reads tokenizer.model with it",
     "uvloop": "uvicorn's faster loop",

@@ -128,8 +128,7 @@ def test_scores_outside_the_scale_are_rejected(text, scores):
 
 
 @pytest.mark.parametrize(
-    ("text", "values"),
-    [("0 5", (0, 5)), ("3/5 4/5", (3, 4)), ("0/5 5/5 3/5", (0, 5, 3)), ("Assistant 1: 0/5", (0,))],
+    ("text", "values"), [("0 5", (0, 5)), ("3/5 4/5", (3, 4)), ("0/5 5/5 3/5", (0, 5, 3)), ("Assistant 1: 0/5", (0,))]
 )
 def test_the_scale_is_that_of_the_card(text, values):
     assert parse_scores(text, len(values), scale=(0, 5)) == Scores(values)

@@ -60,13 +60,7 @@ def test_a_short_reply_depends_on_the_number_of_answers(read, text, kind, words)
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        SUPPORT.replace("\n", "\r\n"),
-        "\ufeff" + SUPPORT,
-        SUPPORT + "\n  \n",
-    ],
-    ids=["crlf", "bom", "blank lines"],
+    "text", [SUPPORT.replace("\n", "\r\n"), "\ufeff" + SUPPORT, SUPPORT + "\n  \n"], ids=["crlf", "bom", "blank lines"]
 )
 def test_line_ends_and_a_byte_order_mark_are_not_part_of_the_prompt(read, text):
     assert shown(read(text, "support.txt")) == shown(read(SUPPORT, "support.txt"))

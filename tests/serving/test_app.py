@@ -139,12 +139,10 @@ def test_requests_that_are_not_finished_in_time_get_an_error():
 
 @pytest.mark.parametrize("signal_number", [2, 15])
 def test_a_second_signal_answers_interrupted_requests(signal_number, caplog):
-    head = (
-        " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n--"
-    )
+    head = " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
     with served(HeldEngine(), finish_s=60) as server, ThreadPoolExecutor(2) as pool:
         judging = pool.submit(server.post, CHAT, review())
-        uploads = [connected(server, f"POST {path}{head}".encode()) for path in ("/v1/judge", "/v1/files")]
+        uploads = [connected(server, f"POST {path}{head}".encode()) for path in ("/v1/judge", "/v1/responses")]
         until(lambda: server.server._traffic.in_flight == 3 and server.handler.worker.in_flight == 1)
         for _ in range(2):
             server.server.handle_exit(signal_number, None)

@@ -102,8 +102,7 @@ def test_default_and_given_sampling():
 
 
 @pytest.mark.parametrize(
-    ("fields", "sampling"),
-    [({}, (0.7, 0.8, 20)), ({"temperature": 0}, (0, 0.8, 20)), ({"top_p": 0.5}, (0.7, 0.5, 20))],
+    ("fields", "sampling"), [({}, (0.7, 0.8, 20)), ({"temperature": 0}, (0, 0.8, 20)), ({"top_p": 0.5}, (0.7, 0.5, 20))]
 )
 def test_the_models_own_sampling_is_the_default(fields, sampling):
     defaults = {"temperature": 0.7, "top_p": 0.8, "top_k": 20}

@@ -183,11 +183,7 @@ HEADED = "q\n\nContext:\nIt rained.\n\nUser query:\nx\n\nTone:\ndry\n\nEvaluatio
 
 @pytest.mark.parametrize(
     ("question", "metadata", "headed"),
-    [
-        ("q", METADATA, HEADED),
-        (" q\n", {}, " q\n"),
-        ("", {"criterion": "c"}, "Evaluation criterion:\nc"),
-    ],
+    [("q", METADATA, HEADED), (" q\n", {}, " q\n"), ("", {"criterion": "c"}, "Evaluation criterion:\nc")],
 )
 def test_metadata_of_the_question_has_headings(question, metadata, headed):
     assert headed_question(Sample(id="1", question=question, answers=(), metadata=metadata)) == headed

@@ -179,7 +179,7 @@ def test_invalid_json_is_refused(server, body, words):
 @pytest.mark.parametrize(
     "path",
     [
-        *("/v1/completions", "/v1/judge", "/get_reward", "/v1/batches", "/v1/responses"),
+        *("/v1/completions", "/v1/judge", "/get_reward", "/v1/responses"),
         *("/v1/messages", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/engines/x/chat/completions"),
     ],
 )
@@ -258,57 +258,6 @@ def test_a_full_queue_names_the_sample(held):
     assert (reply.status_code, error_of(reply)["code"]) == (429, "server_busy")
     assert '"samples", 3' in error_of(reply)["message"]
     until(lambda: held.handler.worker.in_flight == 0)
-
-
-FORM = "multipart/form-data; boundary=b"
-FIELD = b'--b\r\nContent-Disposition: form-data; name="'
-OPENING = FIELD + b'file"; filename="r.jsonl"\r\n\r\n'
-PURPOSE = FIELD + b'purpose"\r\n\r\nbatch\r\n'
-
-
-def upload(content, length=None):
-    head = f"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: {FORM}\r\n"
-    head += CHUNKED.decode() if length is None else f"Content-Length: {length}\r\n\r\n"
-    return head.encode() + content
-
-
-def test_a_large_declared_upload_is_refused_immediately(server):
-    assert received(raw(server, upload(b"", length=600 << 20))).startswith(b"HTTP/1.1 413")
-
-
-def test_a_large_chunked_upload_is_refused(server, monkeypatch):
-    monkeypatch.setattr("judgelm.serving.batch_files._MAX_FILE_BYTES", 1 << 20)
-    answer = is_closed(raw(server, upload(b"%x\r\n" % (1 << 30) + OPENING)), MEGABYTE, times=1000)
-    assert answer == b"" or answer.startswith(b"HTTP/1.1 413")
-    until(lambda: 'route="/v1/files",status="413"' in server.http.get("/metrics").text)
-
-
-def test_large_uploads_have_more_time(server):
-    """0.4 s per 10,000 bytes: 15,000 bytes have arrived, which allows 0.6 s."""
-    with raw(server, upload(OPENING + b"x" * 15_000, length=20_000)) as connection:
-        began = time.monotonic()
-        assert received(connection).startswith(b"HTTP/1.1 408")
-        assert time.monotonic() - began > 0.5
-
-
-@pytest.mark.parametrize(
-    ("fields", "headers", "status", "code"),
-    [
-        (b"", {"Content-Encoding": "gzip"}, 415, "unsupported_encoding"),
-        ((FIELD + b'a"\r\n\r\ny\r\n') * 20, {}, 400, "invalid_form"),
-        (FIELD + b'a"\r\n\r\n' + b"y" * 2000 + b"\r\n", {}, 400, "invalid_form"),
-        (FIELD + b"y" * 60_000 + b'"\r\n\r\n\r\n', {}, 400, "invalid_form"),
-        (OPENING + b"y\r\n", {}, 400, "invalid_form"),
-        (b"", {"Content-Type": FORM + "; charset=undefined"}, 400, "invalid_form"),
-        (b"", {"Content-Type": "multipart/form-data"}, 400, "invalid_form"),
-        (PURPOSE, {}, 400, "invalid_value"),
-    ],
-    ids=["gzip", "fields", "large field", "large header", "two files", "charset", "no boundary", "two purposes"],
-)
-def test_forms_beyond_the_limits_are_refused(server, fields, headers, status, code):
-    body = PURPOSE + fields + OPENING + b"{}\r\n--b--\r\n"
-    reply = server.post("/v1/files", body, **{"Content-Type": FORM} | headers)
-    assert (reply.status_code, error_of(reply)["code"]) == (status, code)
 
 
 LIMITED = """

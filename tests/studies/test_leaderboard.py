@@ -184,14 +184,8 @@ def test_pairs_of_two_models_in_either_order_are_one_row(tmp_path):
     assert row["length_note"] == "3 comparisons are too few (minimum: 10)"
 
 
-def test_difficulties_are_joined_by_instruction_or_index_and_none_may_lack(tmp_path):
+def test_annotations_give_length_controlled_win_rates(tmp_path):
     rows = [ROW | {"instruction": str(i), "output_2": "x" * i**2, "preference": 1 + i % 7 / 7} for i in range(30)]
-    hard = [{"instruction": str(i), "instruction_difficulty": (i % 5) / 5} for i in range(30)]
-    path = write_rows(tmp_path / "a.jsonl", rows)
-    _, table = win_rates(tmp_path, path, "--difficulty", write_rows(tmp_path / "hard.jsonl", hard))
-    assert "and the instruction's difficulty" in table["note"]
-    [row] = table["rows"]
+    [row] = win_rates(tmp_path, write_rows(tmp_path / "a.jsonl", rows))[1]["rows"]
     assert row["length_controlled_winrate"] is not None
     assert row["standard_error"] == pytest.approx(np.std([i % 7 / 7 for i in range(30)], ddof=1) / 30**0.5)
-    with pytest.raises(InputError, match="no difficulty for the instruction '29'"):
-        win_rates(tmp_path, path, "--difficulty", write_rows(tmp_path / "hard.jsonl", hard[:-1]), "--overwrite")

@@ -39,7 +39,7 @@ def write_world(path, count=96):
 
 
 def build(recipe, judge, args, base):
-    """The trainer of a recipe ("sft", "dpo" or "preference"), not yet trained."""
+    """The trainer of a recipe ("sft", "preference" or "reward"), not yet trained."""
     from judgelm.training.run import TrainingRun
 
     run = TrainingRun(judge, args, base)
@@ -53,15 +53,10 @@ def prepare(base, folder, rows, *, recipe="sft", judge=None, model=None, **optio
     from trl import ModelConfig
 
     from judgelm.training.arguments import JudgeArguments
-    from judgelm.training.dpo import DPOArguments, JudgeDPOConfig
     from judgelm.training.reward import JudgeRewardConfig, RewardArguments
     from judgelm.training.sft import JudgeSFTConfig
 
-    own, config = {
-        "sft": (JudgeArguments, JudgeSFTConfig),
-        "dpo": (DPOArguments, JudgeDPOConfig),
-        "reward": (RewardArguments, JudgeRewardConfig),
-    }[recipe]
+    own, config = {"sft": (JudgeArguments, JudgeSFTConfig), "reward": (RewardArguments, JudgeRewardConfig)}[recipe]
     template = {} if recipe == "reward" else {"template": SETTINGS["template"]}
     arguments = own(**{"train_data": [rows]} | template | (judge or {}))
     settings = {name: value for name, value in SETTINGS.items() if name != "template"}

@@ -1,4 +1,4 @@
-"""Reinforcement: the reward, arguments, and judges that train/grpo.py makes."""
+"""Reinforcement: the reward, arguments, rows, and judges that train/grpo.py makes."""
 
 import random
 import re
@@ -12,12 +12,16 @@ from transformers import AutoTokenizer
 from trl import ModelConfig, TrlParser
 
 from benchmarks.synthetic.pairs import generate
-from judgelm.errors import ConfigError
+from judgelm.errors import ConfigError, InputError
 from judgelm.judge import Judge
 from judgelm.modes import Reasoned
 from judgelm.prompts.judge_card import find_card
+from judgelm.prompts.truncation import Truncator
+from judgelm.records import Sample
 from judgelm.training import grpo
-from judgelm.training.rows.builder import IGNORED, RowOptions
+from judgelm.training.rows.builder import IGNORED, FastTokenizer, RowOptions
+from judgelm.training.rows.dataset import Schedule, build_epochs
+from judgelm.training.rows.pairs import JudgingPromptBuilder, JudgingPromptOptions
 from judgelm.training.rows.sft import SFTRowBuilder
 from tests.support import recipe_runs
 
@@ -242,3 +246,61 @@ def test_reasons_come_first_in_the_rows_of_a_fine_tuning_too(tiny_model, pairs):
     for row in builder.read([pairs]):
         target = tokenizer.decode(row.input_ids[row.labels != IGNORED])
         assert re.fullmatch(r"Assistant 1 .*\n\[\[[12]\]\]" + re.escape(tokenizer.eos_token), target)
+
+
+REASONED = "reasoned-compact"
+PROMPT_OPTIONS = JudgingPromptOptions(template=REASONED, window=200, reply_tokens=64)
+
+
+@pytest.fixture
+def write(tmp_path):
+    return lambda *rows: recipe_runs.write_rows(tmp_path / "rows.jsonl", rows)
+
+
+def pair(first, second, **label):
+    return {"question": "q", "answers": [first, second]} | label
+
+
+def test_the_prompts_are_those_of_the_mode(tokenizer, write):
+    path = write(pair("a", "b", winner="2"))
+    builder = JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS)
+    [row] = builder.read([path])
+    requests = next(Reasoned(template=REASONED, both_orders=True)(Sample(id="0", question="q", answers=("a", "b"))))
+    truncator = Truncator(FastTokenizer(tokenizer), PROMPT_OPTIONS.window)
+    texts = [truncator.truncate(request.prompt, PROMPT_OPTIONS.reply_tokens).text for request in requests]
+    assert [row.prompt, row.swapped, row.winner] == [*texts, 2]
+
+
+def test_ties_and_what_does_not_fit_are_left_out_and_counted(tokenizer, write):
+    long = "word " * 300
+    path = write(
+        pair("a", "b", winner="tie"),
+        pair("a", "b", preference=0.5),
+        pair("a", "b", winner="1", question=long),
+        pair("a", long, preference=0.9),  # is cut
+        pair("a", "b", scores=[3, 7]),
+    )
+    builder = JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS)
+    assert [row.winner for row in builder.read([path])] == [1, 2]
+    assert dict(builder.counts.left_out) == {"a tie": 2, "too long": 1}
+    assert (builder.counts.made, builder.counts.cut) == (2, 1)
+
+
+def test_both_orders_stand_side_by_side_and_whole_steps_alone(tokenizer, write, tmp_path):
+    path = write(*(pair(f"a{index}", "b", winner=str(1 + index % 2), id=str(index)) for index in range(5)))
+    schedule = Schedule(epochs=1, steps=None, batch=4, group_by_length=False, seed=0)
+    built = build_epochs(tokenizer, PROMPT_OPTIONS, [path], schedule, tmp_path / "rows", JudgingPromptBuilder)
+    paired = grpo.in_both_orders(built, step=4)
+    shown = [paired.dataset[index] for index in range(len(paired.dataset))]
+    assert [(row["pair"], row["order"]) for row in shown] == [(index // 2, index % 2) for index in range(8)]
+    for first, swapped in zip(shown[::2], shown[1::2], strict=True):
+        number = int(first["sample_id"])
+        assert first["best"] == 1 + number % 2 == 3 - swapped["best"]
+        assert f"[1] a{number}\n[2] b" in first["prompt"]
+        assert f"[1] b\n[2] a{number}" in swapped["prompt"]
+    assert paired.per_epoch == 10
+
+
+def test_a_file_of_ties_is_refused(tokenizer, write):
+    with pytest.raises(InputError, match=r"no usable rows \(1 a tie\)"):
+        list(JudgingPromptBuilder(tokenizer, PROMPT_OPTIONS).read([write(pair("a", "b", winner="tie"))]))

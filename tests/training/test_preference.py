@@ -1,5 +1,6 @@
 """`train/preference.py`: losses by hand, the engine's P(first better), and judges that learn from preferences."""
 
+import json
 import math
 import shutil
 
@@ -21,7 +22,6 @@ from judgelm.prompts.prompt_template import prompt_template
 from judgelm.runs.runner import judge
 from judgelm.training import score_line_loss
 from judgelm.training.arguments import JudgeArguments, check_arguments
-from judgelm.training.dpo import DPOArguments
 from judgelm.training.grpo import GRPOArguments
 from judgelm.training.preference import PreferenceArguments, check_preference_arguments
 from judgelm.training.reward import RewardArguments
@@ -207,7 +207,10 @@ def test_the_loss_falls_and_verdicts_follow_the_preferences(trained):
 
 
 def test_an_adapter_is_trained_further_from_its_weights(trained, tmp_path):
-    options, first = trained
+    options, finished = trained
+    first = shutil.copytree(finished, tmp_path / "first")
+    card = json.loads((first / "judge.json").read_text())
+    (first / "judge.json").write_text(json.dumps(card | {"reference": "with"}))
     further = options | {"adapter": str(first), "learning_rate": 1e-4, "lora_r": 2, "eval_data": []}
     out = recipe_runs.train(tmp_path, recipe="preference", **further)
     weights, others = (load_file(folder / "adapter_model.safetensors") for folder in (first, out))
@@ -216,9 +219,12 @@ def test_an_adapter_is_trained_further_from_its_weights(trained, tmp_path):
     assert 0 < max(changes) < 9 * 1.5e-4
     before, after = (recipe_runs.losses_of(folder / "checkpoint-9") for folder in (first, out))
     assert after[1] < before[1] - 0.3
-    facts = find_card(str(out)).training
+    card = find_card(str(out))
+    assert card.reference == "both"  # it was trained with references before, and without any here
+    facts = card.training
     assert facts["lora"] == {"r": 4, "alpha": 32}
     assert (facts["began_from"]["method"], facts["began_from"]["learning_rate"]) == ("preference", 0.01)
+    assert "| began_from: judge | first |" in (out / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -474,14 +480,14 @@ def test_options_that_a_reading_lacks_are_refused(options, finding):
         check_preference_arguments(PreferenceArguments(train_data=[], **options))
 
 
-@pytest.mark.parametrize("arguments", [JudgeArguments, DPOArguments, GRPOArguments, RewardArguments])
+@pytest.mark.parametrize("arguments", [JudgeArguments, GRPOArguments, RewardArguments])
 def test_other_recipes_refuse_prompts(tmp_path, arguments):
     args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
     with pytest.raises(ConfigError, match=r"mine\.txt, which requires train/preference\.py"):
         check_arguments(arguments(train_data=["rows.jsonl"], prompt="mine.txt"), args)
 
 
-@pytest.mark.parametrize("arguments", [JudgeArguments, DPOArguments, GRPOArguments])
+@pytest.mark.parametrize("arguments", [JudgeArguments, GRPOArguments])
 def test_other_recipes_name_the_one_that_trains_words(tmp_path, arguments):
     args = JudgeSFTConfig(output_dir=str(tmp_path), use_cpu=True, bf16=False)
     with pytest.raises(ConfigError, match=r"template letters .*use train/preference\.py"):

@@ -22,7 +22,7 @@ from judgelm.training.preference import PreferenceArguments
 from judgelm.training.reward import JudgeRewardConfig, RewardArguments
 
 ROOT = Path(__file__).parents[2]
-TRAIN = sorted(path for path in (ROOT / "configs/train").glob("*.yaml") if "dpo" not in path.stem)  # see test_dpo.py
+TRAIN = sorted((ROOT / "configs/train").glob("*.yaml"))
 CONFIGS = {"reward": JudgeRewardConfig, "grpo": JudgeGRPOConfig}
 ACCELERATE = sorted((ROOT / "configs/accelerate").glob("*.yaml"))
 

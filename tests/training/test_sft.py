@@ -2,26 +2,20 @@
 
 import importlib.util
 import json
-import math
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
-from trl import ModelConfig
 
 from judgelm.data.training_questions import hashes_of_files, read_hashes
 from judgelm.errors import CardError
 from judgelm.judge import Judge
 from judgelm.prompts.judge_card import find_card
-from judgelm.training.dpo import DPOArguments, JudgeDPOConfig
-from judgelm.training.run import parse_arguments
 from tests.support import recipe_runs
 from tests.support.in_process import exit_code
 from tests.support.recipe_runs import LORA, ON_CPU, ROOT, configure, run_here, train
@@ -159,14 +153,13 @@ CONFIGS = ROOT / "configs/train"
 ON_THE_CPU = ("--use_cpu", "true", "--tf32", "false")
 
 
-def labelled_rows(*, preferences=False):
-    """Forty labelled pairs, or the same with a chosen and a rejected judgment of each."""
+def labelled_rows():
+    """Forty labelled pairs."""
     for sample in (word_sample(f"pickled {number}") for number in range(40)):
         line, _, reason = reply_of(sample).partition("\n")
         labels = {"scores": [int(score) for score in line.split()], "reason": reason}
-        judgments = {"chosen": f"{line}\n{reason}", "rejected": f"5 4\n{reason}"}
         row = {"question": sample.question, "answer_1": sample.answers[0], "answer_2": sample.answers[1]}
-        yield row | (judgments if preferences else labels)
+        yield row | labels
 
 
 @pytest.fixture(scope="module")
@@ -222,20 +215,6 @@ def test_an_adapter_on_it_is_trained_and_merged_pickled_or_not(vicuna, rows, tmp
     with torch.inference_mode():
         torch.testing.assert_close(merged(ids).logits, beside(ids).logits, atol=1e-4, rtol=0)
         assert (merged(ids).logits - base(ids).logits).abs().max() > 1e-3
-
-
-def test_preference_tuning_begins_from_a_pickled_judge(vicuna_judge, tmp_path, monkeypatch):
-    judge = pickle_weights(vicuna_judge, tmp_path / "judge")
-    rows = recipe_runs.write_rows(tmp_path / "rows.jsonl", labelled_rows(preferences=True))
-    recipe = yaml.safe_load((CONFIGS / "judgelm_7b_dpo.yaml").read_text())
-    del recipe["judgments"]  # rows bring their own
-    config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump(recipe | {"global_batch": 8, "max_steps": 1, "logging_steps": 1}))
-    monkeypatch.setattr(sys, "argv", ["dpo.py", "--config", str(config), *flags(judge, rows, tmp_path / "out")])
-    trainer = recipe_runs.build("dpo", *parse_arguments(DPOArguments, JudgeDPOConfig, ModelConfig))
-    trainer.train()
-    # judge and reference are one at the first step: the loss is ln 2
-    assert trainer.state.log_history[0]["loss"] == pytest.approx(math.log(2), abs=1e-3)
 
 
 def test_a_harmful_base_is_refused_before_rows_are_made(vicuna, rows, tmp_path):

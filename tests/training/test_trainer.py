@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from collections import Counter
 
 import pytest
@@ -20,8 +21,8 @@ from judgelm.training.sft import ScoreLineCollator, score_line_tokens
 from judgelm.training.trainer import cast_weights, use_single_pass
 from tests.support.poisoned_training import poison
 from tests.support.recipe_runs import LORA, ROOT, TWO, configure, finish, prepare, start, write_rows, write_world
+from tests.support.tiny_judges import CHAT
 
-JUDGMENTS = {"question": "what is it", "answer_1": "a fox", "answer_2": "a dog", "chosen": "8 6", "rejected": "3 7"}
 STEP_TOKENS = 100
 """Labelled tokens of a whole step, of which the batch is a part."""
 
@@ -109,15 +110,6 @@ def test_a_batch_without_a_label_has_zero_loss_and_gradients(tune):
     gradients = gradients_of(trainer.model, loss)
     assert gradients.keys() == {name for name, _ in trainer.model.named_parameters()}
     assert not any(gradient.any() for gradient in gradients.values())
-
-
-def test_two_judgments_are_compared_by_their_own_tokens_alone(tiny_model, tmp_path, monkeypatch):
-    rows = write_rows(tmp_path / "rows.jsonl", [JUDGMENTS | {"id": str(number)} for number in range(4)])
-    trainer, *_ = prepare(tiny_model, tmp_path / "out", rows, recipe="dpo", judge={"swap_prob": 0})
-    batch = batch_of(trainer)
-    assert int(batch["completion_mask"].sum()) == 24  # 8 judgments of 3 tokens
-    scored = positions_scored(monkeypatch, lambda: trainer.compute_loss(trainer.model, batch))
-    assert scored == [24, 24]  # the judge, and its reference
 
 
 def weighted_by_hand(base, rows, weight, average="token"):
@@ -304,13 +296,19 @@ def test_weights_that_broke_do_not_take_a_checkpoints_place(tiny_model, rows, tm
     assert not (tmp_path / "model.safetensors").exists()
 
 
-def test_the_loss_of_a_broken_step_of_dpo_is_the_mean_over_its_passes(tiny_model, tmp_path):
-    judgments = write_rows(tmp_path / "pairs.jsonl", [JUDGMENTS | {"id": str(number)} for number in range(16)])
-    trainer = breaking(tiny_model, judgments, tmp_path, recipe="dpo", gradient_accumulation_steps=4, learning_rate=0.0)
+def test_the_loss_of_a_broken_step_of_pairs_is_the_mean_over_its_passes(tiny_model, tmp_path):
+    base = shutil.copytree(tiny_model, tmp_path / "base")
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(base)
+    pairs = [{"question": "what is it", "answers": ["a fox", "a dog"], "preference": 0.9} for _ in range(24)]
+    rows = write_rows(tmp_path / "pairs.jsonl", pairs)
+    trainer = breaking(base, rows, tmp_path, recipe="reward", gradient_accumulation_steps=4, learning_rate=0.0)
+    torch.nn.init.zeros_(trainer.model.score.weight)
     trainer.add_callback(BreakWeight())
     with pytest.raises(TrainingError, match="weights are not finite"):
         trainer.train()
-    assert broken(tmp_path)["loss"] == pytest.approx(math.log(2), abs=1e-4)  # judge and reference are still one
+    assert broken(tmp_path)["loss"] == pytest.approx(math.log(2), abs=1e-4)  # both answers still have reward 0
 
 
 @pytest.mark.slow

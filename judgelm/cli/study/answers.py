@@ -181,7 +181,7 @@ def ssr_command(
     output.write(ssr_study(read_judgments(never), read_judgments(always), truths, options, selective=gated))
 
 
-@essential("run rows families reference length dimensions column out overwrite json")
+@essential("run rows families reference length column out overwrite json")
 def self_bias_command(
     ratings: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
     run: Annotated[list[str] | None, typer.Option(metavar="JUDGE=RUN")] = None,
@@ -189,15 +189,12 @@ def self_bias_command(
     families: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     reference: Annotated[str, typer.Option(metavar="JUDGE")] = "human",
     item_column: Annotated[str, typer.Option(metavar="COLUMN")] = "item",
-    dimension_column: Annotated[str, typer.Option(metavar="COLUMN")] = "dimension",
-    task_column: Annotated[str, typer.Option(metavar="COLUMN")] = "task",
     by: Annotated[list[str] | None, typer.Option(metavar="COLUMN")] = None,
     indicator: Annotated[str | None, typer.Option(metavar="COLUMN")] = None,
     scaling: Literal["maximum", "unit"] = "maximum",
     spline: bool = False,
     length: Literal["none", "per_judge", "shared"] = "none",
     length_tokenizer: Annotated[str | None, typer.Option(metavar="MODEL")] = None,
-    dimensions: bool = True,
     errors: Literal["HC1", "HC0", "cluster"] = "HC1",
     level: Annotated[float, typer.Option(min=0.5, max=0.999)] = 0.90,
     checks: bool = True,
@@ -223,8 +220,6 @@ def self_bias_command(
         families: YAML file that maps each family to a list of models. Default: derived from the model names.
         reference: Judge whose scores are used as the reference.
         item_column: Column that identifies the prompt.
-        dimension_column: Column that contains the dimension.
-        task_column: Column that contains the task type.
         by: Fit a separate model for each value of this column. Repeatable.
         indicator: A 0/1 column for estimating a different bias with a control group, with one effect per judge.
         scaling: Divide scores by the dimension's maximum, or rescale them to [0, 1].
@@ -232,7 +227,6 @@ def self_bias_command(
         length: Control for answer length within a prompt in the main regression.
         length_tokenizer: Tokenizer for measuring answers from --run, such as bert-base-uncased (used in the paper).
             Default: count words.
-        dimensions: Include dimension effects.
         errors: Type of standard errors; cluster groups them by item.
         level: Confidence level of the Wald intervals.
         checks: Run the robustness checks.
@@ -249,11 +243,9 @@ def self_bias_command(
     from judgelm.studies.self_bias_fits import SelfBiasOptions
 
     extra = tuple(dict.fromkeys([*(by or []), *([indicator] if indicator else [])]))
-    columns = RatingColumns(item=item_column, dimension=dimension_column, task=task_column, extra=extra)
+    columns = RatingColumns(item=item_column, extra=extra)
     curve: Literal["spline", "line"] = "spline" if spline else "line"
-    model = BiasModel(
-        reference=curve, length=length, dimensions=dimensions, indicator=indicator, errors=errors, level=level
-    )
+    model = BiasModel(reference=curve, length=length, indicator=indicator, errors=errors, level=level)
     options = SelfBiasOptions(
         families=None if families is None else read_families(families),
         reference=reference,

@@ -112,7 +112,6 @@ def calibration_command(
 def leaderboard_command(
     files: Annotated[list[str], typer.Argument(metavar="RUN...")],
     rows: Annotated[list[Path] | None, typer.Option("--rows", "-r", metavar="FILE")] = None,
-    difficulty: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
     *,
     rows_as: ColumnOptions,
     output: StudyOutput,
@@ -127,12 +126,11 @@ def leaderboard_command(
     Options:
         files: Run files for pairs (NAME=FILE or FILE), or AlpacaEval's annotations.json.
         rows: File with the judged pairs, including the model names.
-        difficulty: Rows with instruction (or index) and instruction_difficulty, for length control.
     """
     from judgelm.cli.evaluation import check_once, decided, is_run_file  # scikit-learn and statsmodels are slow to load
     from judgelm.data.judged_texts import match_samples
     from judgelm.data.samples import SampleStream
-    from judgelm.data.sources.alpaca_eval import read_annotations, read_difficulties
+    from judgelm.data.sources.alpaca_eval import read_annotations
     from judgelm.runs.run_files import read_judgments
     from judgelm.studies.leaderboard import leaderboard_study, matches_of_comparisons, matches_of_run
 
@@ -156,8 +154,7 @@ def leaderboard_command(
     comparisons = (row for path in annotations for row in read_annotations(str(path), on_reject=rejects))
     judges += matches_of_comparisons(comparisons)
     notes += [f"excluded: {line}" for line in rejects.lines()]
-    difficulties = None if difficulty is None else read_difficulties(str(difficulty))
-    output.write(leaderboard_study(judges, output.resampling, difficulties=difficulties, notes=notes))
+    output.write(leaderboard_study(judges, output.resampling, notes=notes))
 
 
 def benchmark_command(

@@ -87,8 +87,6 @@ class BuildOptions:
         template: prompt template used in training, for `max_tokens`.
         max_tokens: maximum total length of prompt and reply.
         subsets: sizes of nested training subsets to write in addition to the full set.
-        abilities: additional rows to write to separate files: `single` (one answer, Figure 5), `multi` (three or four
-            answers, Figure 6; holds their texts in memory), and `chat` (messages for other trainers).
         max_reject_rate: maximum share of unusable rows; if it is exceeded, the command exits with code 2.
         workers: number of processes, or `auto` for one per core, up to 16.
     """
@@ -121,7 +119,6 @@ class BuildOptions:
     template: str = "judgelm-v1"
     max_tokens: int | None = Field(default=None, ge=1)
     subsets: tuple[int, ...] = ()
-    abilities: tuple[Literal["single", "multi", "chat"], ...] = ()
     max_reject_rate: float = Field(default=0.05, ge=0, le=1)
     workers: int | str = 1
 

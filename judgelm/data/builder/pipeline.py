@@ -5,13 +5,11 @@ The output does not depend on the number of workers: draws depend on ids, and ch
 
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -23,16 +21,13 @@ from judgelm.data.augmentation import augment, swap_answers
 from judgelm.data.builder.balance import Baselines, PairFacts, baselines, over_balance, over_limit, to_swap, win_rates
 from judgelm.data.builder.counts import BuildCounts
 from judgelm.data.builder.options import BuildOptions, usable_workers
-from judgelm.data.builder.other_tasks import chat_rows, multi_rows, single_row
 from judgelm.data.builder.reader import CHUNK_PAIRS, DropReason, LengthFilter, PairCache, PairReader, read_chunk
 from judgelm.data.builder.splits import Side, SubsetSizes, nested_order, split_questions, subset_sizes
 from judgelm.data.dataset_files import DatasetFiles
-from judgelm.data.labelled_pair import LabelledPair, judgelm_row
+from judgelm.data.labelled_pair import judgelm_row
 from judgelm.errors import ConfigError, InputError, RunError
 from judgelm.jsonl import Appender, check_no_input
-from judgelm.prompts.catalog import get_template
 
-_CHAT = get_template("judgelm-chat")
 _SCRATCH = ".build-"
 _LEFT_OUT = -1
 _SIDES: tuple[Side, ...] = ("train", "validation", "test")
@@ -104,8 +99,6 @@ def _build(
         counts = reader.counts
         with DatasetFiles(folder, options.format, inputs=options.files_read) as files:
             _write(options, cache, plan, files, counts, progress)
-            if "multi" in options.abilities:
-                _write_multi(options, cache, plan, reader, files)
     left_out_path, rows = folder / "left_out.jsonl", files.rows
     return BuildResult(counts=counts, files=rows, subsets=plan.sizes, left_out=left_out_path, baselines=plan.baselines)
 
@@ -190,35 +183,21 @@ def _write(
     for epoch in range(options.epochs):
         work = partial(_chunk, options, cache.path, epoch)
         with _mapping(usable_workers(options.workers)) as mapping:
-            for done, (rows, others, part) in enumerate(mapping(work, cache.offsets, parts), 1):
+            for done, (rows, part) in enumerate(mapping(work, cache.offsets, parts), 1):
                 for side, rank, row in rows:
                     files.write(side, row)
                     for size in plan.sizes.sizes if side == "train" else ():
                         if rank < size:
                             files.write(f"train-{size}", row)
-                for name, row in others:
-                    files.write(name, row)
                 counts += part
                 progress(f"writing, epoch {epoch + 1} of {options.epochs}", min(done * CHUNK_PAIRS, len(plan.sides)))
 
 
-def _write_multi(options: BuildOptions, cache: PairCache, plan: _Plan, reader: PairReader, files: DatasetFiles) -> None:
-    often = {question for question, pairs in Counter(reader.questions).items() if pairs > 1}
-    groups: dict[tuple[str, bytes], list[LabelledPair]] = {}
-    pairs = chain.from_iterable(read_chunk(cache.path, offset) for offset in cache.offsets)
-    for pair, question, side in zip(pairs, reader.questions, plan.sides.tolist(), strict=True):
-        if question in often and side != _LEFT_OUT:
-            groups.setdefault((_SIDES[side], question), []).append(pair)
-    for (side, _), group in groups.items():
-        for row in multi_rows(group, seed=options.seed, scale=options.scale):
-            files.write(f"{side}-multi", row)
-
-
 def _chunk(
     options: BuildOptions, cache_path: Path, epoch: int, offset: int, part: list[list[Any]]
-) -> tuple[list[tuple[Side, int, dict[str, Any]]], list[tuple[str, dict[str, Any]]], BuildCounts]:
+) -> tuple[list[tuple[Side, int, dict[str, Any]]], BuildCounts]:
     counts = BuildCounts()
-    rows, others = [], []
+    rows = []
     for pair, side_index, rank, swap in zip(read_chunk(cache_path, offset), *part, strict=True):
         if side_index == _LEFT_OUT:
             continue
@@ -232,11 +211,7 @@ def _chunk(
         for written in derived:
             getattr(counts, side).add(written)
             rows.append((side, rank, judgelm_row(written)))
-            if "chat" in options.abilities:
-                others += [(f"{side}-chat", row) for row in chat_rows(written, _CHAT, options.scale)]
-        if "single" in options.abilities and epoch == 0 and (row := single_row(pair, seed=options.seed)) is not None:
-            others.append((f"{side}-single", row))
-    return rows, others, counts
+    return rows, counts
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Read AlpacaEval's judgments as rows to judge, or, for win rates, as comparisons of a model with a baseline.
 
-Judgments are published either as annotations or as three normalised tables. `output_1` is the baseline's output, and
-`output_2` the model's. For `preference`, see `alpaca_eval_label`.
+`output_1` is the baseline's output, and `output_2` the model's. For `preference`, see `alpaca_eval_label`.
 
 Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
 """
@@ -9,11 +8,10 @@ Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.p
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.files import first_row, read_converted, read_rows
@@ -28,12 +26,6 @@ T = TypeVar("T")
 _ANNOTATION_FIELDS = ("instruction", "output_1", "output_2", "preference")
 _COMPARISON_NEEDS = ", ".join(_ANNOTATION_FIELDS)
 _ANNOTATIONS = Shape(name="AlpacaEval's annotations", needs=_ANNOTATION_FIELDS)
-_JUDGMENTS = Shape(name="the table of judgments", needs=_ANNOTATION_FIELDS)
-_TABLES: Mapping[str, tuple[str, ...]] = {
-    "instructions": ("instruction",),
-    "outputs": ("instruction", "generator", "text"),
-    "judgments": _ANNOTATION_FIELDS,
-}
 
 
 def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
@@ -42,48 +34,9 @@ def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entr
 
 
 def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
-    """Convert each annotation in the files or the three tables; `convert` takes the row with its texts, and its id."""
-    if not are_tables(files):
-        for path in files:
-            yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
-        return
-    by_name = {Path(path).stem: path for path in files}
-    instructions, outputs = (_columns(by_name[name], _TABLES[name]) for name in ("instructions", "outputs"))
-
-    def with_texts(row: Row, row_number: int) -> T:
-        whole = _with_texts(instructions, outputs, row)
-        return convert(whole, _annotation_id(whole))
-
-    yield from convert_file(by_name["judgments"], _JUDGMENTS, with_texts, on_reject)
-
-
-def are_tables(files: Sequence[str]) -> bool:
-    """Return True if the files are the three tables."""
-    return {Path(path).stem for path in files} == _TABLES.keys()
-
-
-def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {name: [] for name in names}
-    for row in read_rows(path):
-        if not isinstance(row, Row) or any(name not in row.data for name in names):
-            raise InputError(f"{path}: expected a table with the columns {', '.join(names)}; pass the published file")
-        for name in names:
-            columns[name].append(row.data[name])
-    return columns
-
-
-def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]], row: Row) -> Row:
-    data = dict(row.data)
-    data["instruction"] = instructions["instruction"][_index(row, "instruction", len(instructions["instruction"]))]
-    for side in (1, 2):
-        index = _index(row, f"output_{side}", len(outputs["text"]))
-        data[f"output_{side}"], data[f"generator_{side}"] = outputs["text"][index], outputs["generator"][index]
-    return row.with_data(data)
-
-
-def _index(row: Row, name: str, rows: int) -> int:
-    expected = f"a row number below {rows}; pass matching tables"
-    return row.typed(name, int, expected, accept=lambda index: 0 <= index < rows)
+    """Convert each annotation in the files; `convert` takes the row and its id."""
+    for path in files:
+        yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
 
 
 def _entry(seen: set[str], row: Row, name: str) -> Entry:
@@ -108,21 +61,16 @@ def _annotator(row: Row) -> str:
     return str(row.data.get("annotator") or "")
 
 
-_DIFFICULTY = "instruction_difficulty"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """An instruction with the outputs of a baseline and a model.
 
     Attributes:
-        index: id of the instruction, if any; can be used to look up its difficulty.
         preference: P(the model's output is better), or None if the judge failed.
         lengths: lengths of the baseline's and the model's output in characters.
     """
 
     instruction: str
-    index: str | None
     baseline: str
     model: str
     annotator: str
@@ -139,7 +87,6 @@ def _comparison(row: Row) -> Comparison:
     outputs = [row.text(name, _COMPARISON_NEEDS) for name in ("output_1", "output_2")]
     return Comparison(
         instruction=row.text("instruction", _COMPARISON_NEEDS),
-        index=row.id(("index", "id", "idx")),
         baseline=row.optional_text("generator_1") or "output_1",
         model=row.optional_text("generator_2") or "output_2",
         annotator=row.optional_text("annotator") or "",
@@ -158,18 +105,6 @@ def _preference(row: Row) -> float | None:
     if preference != 0 and not 1 <= preference <= 2:
         raise row.field_error("preference", f"expected a number from 1 to 2, or 0 for a tie, got {preference:g}")
     return 0.5 if preference == 0 else preference - 1
-
-
-def read_difficulties(path: str) -> dict[str, float]:
-    """Read AlpacaEval's `instruction_difficulty.csv`: instruction (or its index) -> difficulty."""
-
-    def read(row: Row) -> tuple[str, float]:
-        name = row.optional_text("instruction") or row.id(("index", "id", ""))
-        if name is None or _DIFFICULTY not in row.data:
-            raise row.error(f"the row must contain an instruction (or index) and {_DIFFICULTY}")
-        return name, row.number(_DIFFICULTY)
-
-    return dict(read_converted(path, read, expected=f"instruction (or index), {_DIFFICULTY}"))
 
 
 def are_two_outputs(paths: Sequence[str], *, sheet: str | None = None) -> bool:

@@ -30,17 +30,9 @@ _KEY = ("item", "dimension", "judge", "model", "annotator", "check")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingColumns:
-    """The column names in the file, and extra columns to keep."""
+    """The name of the column with the item, and extra columns to keep."""
 
     item: str = "item"
-    dimension: str = "dimension"
-    judge: str = "judge"
-    model: str = "model"
-    score: str = "score"
-    task: str = "task"
-    length: str = "length"
-    annotator: str = "annotator"
-    check: str = "check"
     extra: tuple[str, ...] = ()
 
 
@@ -93,7 +85,7 @@ def write_ratings(frame: pd.DataFrame, path: str | Path) -> None:
 
 
 def _read_file(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
-    needs = ", ".join((columns.item, columns.judge, columns.model, columns.score))
+    needs = f"{columns.item}, judge, model, score"
     return convert_or_reject(_long_rows(path, columns), lambda row: row, path=path, expected=needs)
 
 
@@ -105,7 +97,7 @@ def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
             yield row
             continue
         if wide is None:
-            wide = row.data.keys() >= _WIDE_FIELDS and columns.score not in row.data
+            wide = row.data.keys() >= _WIDE_FIELDS and "score" not in row.data
         if not wide:
             yield _long_row(row, columns)
             continue
@@ -115,27 +107,26 @@ def _long_rows(path: str, columns: RatingColumns) -> Iterator[Row | Reject]:
 
 def _long_row(row: Row, columns: RatingColumns) -> Row | Reject:
     values: dict[str, object] = {}
-    for name in ("item", "judge", "model"):
-        text = _text(row.data.get(getattr(columns, name)))
+    for name, column in (("item", columns.item), ("judge", "judge"), ("model", "model")):
+        text = _text(row.data.get(column))
         if not text:
-            return _reject(row, f'no "{getattr(columns, name)}"; each rating must have an item, judge, and model')
+            return _reject(row, f'no "{column}"; each rating must have an item, judge, and model')
         values[name] = text
-    if columns.score not in row.data:
-        return _reject(row, f'no "{columns.score}"; write null for a missing score')
+    if "score" not in row.data:
+        return _reject(row, 'no "score"; write null for a missing score')
     for name, usual in (("dimension", ONLY_DIMENSION), ("task", ONLY_TASK), ("annotator", ""), ("check", "")):
-        values[name] = _text(row.data.get(getattr(columns, name))) or usual
+        values[name] = _text(row.data.get(name)) or usual
     for name in ("score", "length"):
-        parsed = _number(row.data.get(getattr(columns, name)))
+        parsed = _number(row.data.get(name))
         if parsed is None:
-            shown = repr(row.data.get(getattr(columns, name)))[:60]
-            return _reject(row, f'"{getattr(columns, name)}": expected a number or NA, got {shown}')
+            return _reject(row, f'"{name}": expected a number or NA, got {repr(row.data.get(name))[:60]}')
         values[name] = parsed
     if values["judge"] in (HUMAN, GOLD) and not values["annotator"]:
         values["annotator"] = "mean"
     values |= {name: row.data.get(name) for name in columns.extra}
     half = next((name for name, value in values.items() if isinstance(value, str) and not encodable(value)), None)
     if half is not None:
-        name = getattr(columns, half, half)
+        name = columns.item if half == "item" else half
         return _reject(row, f'"{name}": contains half a surrogate pair, which UTF-8 cannot encode; remove it')
     return row.with_data(values)
 

@@ -173,24 +173,18 @@ class RowBuilder:
         order = tuple(range(len(sample.answers)))
         return self._template.render(sample, order, reference, scale=(self.options.scale[0], self.options.scale[1]))
 
-    def _tokenise(
-        self, prompt: Prompt, texts: tuple[tuple[str, str], ...]
-    ) -> tuple[TokenizedPrompt, list[list[int]]] | Unparsed:
-        """Tokenise the truncated prompt and each target (up to half the window)."""
+    def _tokenise(self, prompt: Prompt, line: str, reason: str) -> tuple[TokenizedPrompt, list[int]] | Unparsed:
+        """Tokenise the truncated prompt and the target (up to half the window)."""
         room = self.options.window // 2
         forced = len(self._ids(prompt.prefill)) if prompt.prefill else 0
-        tokenized_texts = [self._after_context(prompt, line + reason) for line, reason in texts]
-        longest = max(len(ids) for _, ids in tokenized_texts)
-        tokenized = self._truncator.truncate(prompt, min(forced + longest + 1, room))
+        before, ids = self._after_context(prompt, line + reason)
+        tokenized = self._truncator.truncate(prompt, min(forced + len(ids) + 1, room))
         if isinstance(tokenized, Unparsed):
             return tokenized
-        targets = []
-        for (line, reason), (before, ids) in zip(texts, tokenized_texts, strict=True):
-            if before is None or tokenized.ids[-1:] != [before]:
-                ids = self._after_prompt(tokenized, prompt, line + reason)
-            whole = [*ids, self._tokenizer.eos_token_id] if reason else ids
-            targets.append(whole if len(ids) < room - forced else ids[: room - forced])
-        return tokenized, targets
+        if before is None or tokenized.ids[-1:] != [before]:
+            ids = self._after_prompt(tokenized, prompt, line + reason)
+        whole = [*ids, self._tokenizer.eos_token_id] if reason else ids
+        return tokenized, whole if len(ids) < room - forced else ids[: room - forced]
 
     def _after_context(self, prompt: Prompt, text: str) -> tuple[int | None, list[int]]:
         """Return a target's tokens after the prompt, and the preceding token (None if there is no clean split).

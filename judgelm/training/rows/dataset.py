@@ -100,21 +100,15 @@ class EpochRows:
 
 
 def build_rows(
-    tokenizer: Any,
-    builder: Callable[[Any, Any], RowBuilder],
-    options: RowOptions,
-    judge: JudgeArguments,
-    args: Any,
-    *,
-    extra_files: Sequence[str] = (),
+    tokenizer: Any, builder: Callable[[Any, Any], RowBuilder], options: RowOptions, judge: JudgeArguments, args: Any
 ) -> tuple[EpochRows, EpochRows | None]:
     """Build rows for training and, if `eval_data` is set, for evaluation."""
     schedule = schedule_of(args)
     state = PartialState()
 
     def build(paths: Sequence[str], schedule: Schedule) -> EpochRows:
-        folder, files = Path(str(args.output_dir)) / ROWS_FOLDER, [*paths, *extra_files]
-        return build_epochs(tokenizer, options, files, schedule, folder, builder, workers=args.dataset_num_proc)
+        folder = Path(str(args.output_dir)) / ROWS_FOLDER
+        return build_epochs(tokenizer, options, paths, schedule, folder, builder, workers=args.dataset_num_proc)
 
     with state.main_process_first(), state.local_main_process_first():
         train = build(judge.train_data, schedule)

@@ -59,7 +59,7 @@ class PairRowBuilder(SFTRowBuilder):
         # judges that are scored by a verdict word do not write a score line
         scores = () if self._template.reads_words else scores_by_preference(label.preference, self.options.scale)
         line = score_line(scores) + "\n" if scores else ""
-        tokens = [self._tokens(prompt, ((line, ""),)) for prompt in self._prompts(pair.sample, reference)]
+        tokens = [self._tokens(prompt, line, "") for prompt in self._prompts(pair.sample, reference)]
         if unfit := next((each for each in tokens if isinstance(each, Unparsed)), None):
             return failure_name(unfit.code)
         prompts = [each[0] for each in tokens if not isinstance(each, Unparsed)]

@@ -77,10 +77,10 @@ class SFTRowBuilder(RowBuilder):
         line, reason = self._target(sample, label, epoch)
         if self._template.reasons_first and (problem := _no_verdict(sample, label, reason)):
             return problem
-        tokens = self._tokens(self._prompt(sample, reference), ((line, reason),))
+        tokens = self._tokens(self._prompt(sample, reference), line, reason)
         if isinstance(tokens, Unparsed):
             return failure_name(tokens.code)
-        tokenized, [target] = tokens
+        tokenized, target = tokens
         if self._template.reasons_first and target[-1] != self._tokenizer.eos_token_id:
             return "reason too long for a verdict behind it"
         self._count(sample, item.source, reference, tokenized, with_reason=bool(reason))

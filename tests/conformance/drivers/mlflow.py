@@ -9,15 +9,7 @@ from typing import Literal
 os.environ["MLFLOW_TRACKING_URI"] = Path("mlruns.db").absolute().as_uri().replace("file://", "sqlite:///")
 
 from mlflow.genai.judges import make_judge
-from mlflow.genai.scorers import (
-    Completeness,
-    Correctness,
-    Equivalence,
-    Fluency,
-    Guidelines,
-    RelevanceToQuery,
-    Safety,
-)
+from mlflow.genai.scorers import Completeness, Correctness, Equivalence, Fluency, Guidelines, RelevanceToQuery, Safety
 
 asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
 MODEL = {"model": "openai:/gpt-4o"}

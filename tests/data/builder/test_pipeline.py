@@ -67,10 +67,10 @@ def test_every_row_is_written_or_named_with_its_reason(world, write):
 @pytest.mark.distributed
 def test_any_number_of_workers_writes_the_same_bytes_and_either_format_the_same_rows(world, tmp_path):
     draws = {"swap": "draw", "reference": "draw", "epochs": 2, "seed": 5}
-    options = draws | {"subsets": [50, 100], "abilities": ["single"]}
+    options = draws | {"subsets": [50, 100]}
     for folder, workers, kind in (("one", 1, "jsonl"), ("three", 3, "jsonl"), ("parquet", 3, "parquet")):
         built(world, tmp_path / folder, workers=workers, format=kind, **options)
-    names = ["train", "train-100", "train-50", "train-single", "validation", "validation-single"]
+    names = ["train", "train-100", "train-50", "validation"]
     files = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
     assert files.keys() == {"left_out.jsonl", *(f"{name}.jsonl" for name in names)}
     assert {path.name: path.read_bytes() for path in (tmp_path / "three").iterdir()} == files
@@ -153,26 +153,6 @@ def test_several_sources_keep_their_names_and_ids_apart(world, write):
     assert {row["question_id"].split("/")[0] for row in found} == {"world", "PandaLM", "prefer"}
     assert next(row for row in found if row["source"] == "PandaLM")["text"] == "8 4\nResponse 1 is right."
     assert done.counts.repaired["prefer", "scores made from the winner"] == 5
-
-
-def test_rows_of_other_kinds_stand_in_files_of_their_own_which_training_reads(world, write, tiny_model):
-    from transformers import AutoTokenizer
-
-    rows = rows_of(world)[:60]
-    again = [row | {"question_id": f"again-{i}", "answer1_body": f"another {i}", "answer2_body": f"a third {i}"}
-             for i, row in enumerate(rows)]  # fmt: skip
-    built(write(*rows, *again), "out", abilities=["single", "multi", "chat"], validation=0.3)
-    kinds = {name: rows_of(f"out/{name}.jsonl") for name in ("train", "train-single", "train-multi", "train-chat")}
-    questions = {row["question"] for row in kinds["train-single"] + kinds["train-multi"]}
-    validation = [row for kind in ("single", "multi") for row in rows_of(f"out/validation-{kind}.jsonl")]
-    assert questions.isdisjoint(row["question"] for row in validation)
-    assert all(3 <= len(row["answers"]) == len(row["scores"]) <= 4 for row in kinds["train-multi"])
-    judgments = [row[name] for row in kinds["train"] for name in ("score", "score_w_reference")]
-    assert len(kinds["train-chat"]) == sum(scores is not None for scores in judgments)
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    builder = SFTRowBuilder(tokenizer, RowOptions(template="judgelm-compact", window=512))
-    list(builder.read([f"out/{name}.jsonl" for name in ("train", "train-single", "train-multi")]))
-    assert builder.counts.kinds.keys() == {"single", "pair", "multi"}
 
 
 def test_too_long_rows_are_measured_with_the_trainers_template(world, tmp_path, tiny_model):

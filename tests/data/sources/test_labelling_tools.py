@@ -169,9 +169,9 @@ def test_annotators_are_several_and_written_ratings_are_read_again(write, tmp_pa
     assert read_ratings([tmp_path / "again.jsonl"]).frame.equals(frame)
 
 
-def test_columns_may_have_other_names_and_further_ones_are_kept(write):
-    row = {"prompt": "1", "judge": "a", "model": "b", "score": 1, "aspect": "tone", "long": 1}
-    table = ratings(write, row, item="prompt", dimension="aspect", extra=("long",))
+def test_the_item_may_have_another_name_and_further_columns_are_kept(write):
+    row = {"prompt": "1", "judge": "a", "model": "b", "score": 1, "dimension": "tone", "long": 1}
+    table = ratings(write, row, item="prompt", extra=("long",))
     assert table.frame[["item", "dimension", "long"]].to_numpy().tolist() == [["1", "tone", 1]]
     with pytest.raises(InputError, match='column "long" not found'):
         ratings(write, rating(), extra=("long",))
