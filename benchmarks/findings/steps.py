@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.alpaca_annotations import write_annotations
-from benchmarks.findings.published import SETS
+import pandas as pd
+
+from benchmarks.findings.published import SETS, LabelledSet
 
 LEAST = 30
 """Right and wrong cases that a figure needs at least."""
@@ -27,19 +28,10 @@ class Steps:
     def paths(self, patterns: tuple[str, ...]) -> list[str]:
         """The files of these patterns; none where one of them has no file."""
         matches = [sorted(self._folder(pattern).glob(pattern.removeprefix("data/"))) for pattern in patterns]
-        return [self._file(path) for paths in matches for path in paths] if all(matches) else []
+        return [str(path) for paths in matches for path in paths] if all(matches) else []
 
     def _folder(self, pattern: str) -> Path:
         return self.data if pattern.startswith("data/") else self.clones
-
-    def _file(self, path: Path) -> str:
-        """This file, or AlpacaEval's annotations, which a folder of tables holds."""
-        if not path.is_dir():
-            return str(path)
-        out = self.work / "annotations.jsonl"
-        if not out.exists():
-            write_annotations(path, out)
-        return str(out)
 
     def judgelm(self, out: Path, *arguments: str, resumes: bool = False) -> Path:
         """Run a command unless `out`, which it writes last, exists; one that resumes is run in any case."""
@@ -68,14 +60,18 @@ class Steps:
         chosen, out = SETS[name], self.work / f"{name}.jsonl"
         files = self.paths(chosen.files)
         if chosen.annotator is not None and not out.exists():
-            files = [str(self._annotator_alone(chosen.annotator, Path(files[0])))]
+            files = [str(self._annotator_alone(chosen, Path(files[0])))]
         return self.judgelm(out, "data", "import", chosen.format, *files, "-o", str(out), "--overwrite")
 
-    def _annotator_alone(self, annotator: str, path: Path) -> Path:
-        """A copy of AlpacaEval's annotations with one annotator's alone."""
-        out = self.work / "annotator.jsonl"
-        with out.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in read_lines(path) if row["annotator"] == annotator)
+    def _annotator_alone(self, chosen: LabelledSet, folder: Path) -> Path:
+        """A copy of AlpacaEval's tables with one annotator's judgments."""
+        out = self.work / "annotator"
+        out.mkdir(exist_ok=True)
+        for path in folder.glob("*.parquet"):
+            table = pd.read_parquet(path)
+            if "annotator" in table:
+                table = table[table["annotator"] == chosen.annotator]
+            table.to_parquet(out / path.name)
         return out
 
 

@@ -23,9 +23,8 @@ OPTIONS = {
     "ssr": SHORT | {"solve_tokens": 16, "solves": 1, "solve_temperature": 0},
     "qa": SHORT,
     "multimodal": {},
-    "grounded": {},
 }
-ASKED = [mode for mode in MODES if mode not in ("reasoned", "label", "checklist", "trajectory", "reward")]
+ASKED = [mode for mode in MODES if mode not in ("reasoned", "label", "checklist", "grounded", "trajectory", "reward")]
 """Mode `reasoned` needs a chat template or a card: tests/modes/test_pairwise.py, tests/training/test_grpo.py. The
 others need a prompt file, or a judge that is read off words, or a head of one number, and have files of their own."""
 
@@ -51,9 +50,8 @@ def items(shared_data):
     captured = enumerate(requests(shared_data, "fastchat_pair_mt"))
     dialogues = [{"id": str(number), "turns": item["turns"]} for number, (item, _) in captured]
     chats = [row | {"follow_ups": ["Why?"]} for row in pairs]
-    grounded = [row | {"context": row["reference"]} for row in ones]
     special = {"pair": pairs, "ssr": pairs, "multi": groups, "conversation": dialogues, "chat": chats}
-    return dict.fromkeys(MODES, ones) | special | {"grounded": grounded}
+    return dict.fromkeys(MODES, ones) | special
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Read AlpacaEval's judgments as rows to judge, or, for win rates, as comparisons of a model with a baseline.
 
-`output_1` is the baseline's output, and `output_2` the model's. For `preference`, see `alpaca_eval_label`.
+Judgments are published either as annotations or as three normalised tables. `output_1` is the baseline's output, and
+`output_2` the model's. For `preference`, see `alpaca_eval_label`.
 
 Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.py`.
 """
@@ -8,10 +9,11 @@ Source: tatsu-lab/alpaca_eval, `src/alpaca_eval/utils.py` and `metrics/helpers.p
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from judgelm.data.plain_rows import plain_row
 from judgelm.data.readers.files import first_row, read_converted, read_rows
@@ -26,6 +28,12 @@ T = TypeVar("T")
 _ANNOTATION_FIELDS = ("instruction", "output_1", "output_2", "preference")
 _COMPARISON_NEEDS = ", ".join(_ANNOTATION_FIELDS)
 _ANNOTATIONS = Shape(name="AlpacaEval's annotations", needs=_ANNOTATION_FIELDS)
+_JUDGMENTS = Shape(name="the table of judgments", needs=_ANNOTATION_FIELDS)
+_TABLES: Mapping[str, tuple[str, ...]] = {
+    "instructions": ("instruction",),
+    "outputs": ("instruction", "generator", "text"),
+    "judgments": _ANNOTATION_FIELDS,
+}
 
 
 def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entry]:
@@ -34,9 +42,48 @@ def load_alpaca_eval(files: Sequence[str], on_reject: OnReject) -> Iterator[Entr
 
 
 def converted_annotations(files: Sequence[str], convert: Callable[[Row, str], T], on_reject: OnReject) -> Iterator[T]:
-    """Convert each annotation in the files; `convert` takes the row and its id."""
-    for path in files:
-        yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
+    """Convert each annotation in the files or the three tables; `convert` takes the row with its texts, and its id."""
+    if not are_tables(files):
+        for path in files:
+            yield from convert_file(path, _ANNOTATIONS, lambda row, _: convert(row, _annotation_id(row)), on_reject)
+        return
+    by_name = {Path(path).stem: path for path in files}
+    instructions, outputs = (_columns(by_name[name], _TABLES[name]) for name in ("instructions", "outputs"))
+
+    def with_texts(row: Row, row_number: int) -> T:
+        whole = _with_texts(instructions, outputs, row)
+        return convert(whole, _annotation_id(whole))
+
+    yield from convert_file(by_name["judgments"], _JUDGMENTS, with_texts, on_reject)
+
+
+def are_tables(files: Sequence[str]) -> bool:
+    """Return True if the files are the three tables."""
+    return {Path(path).stem for path in files} == _TABLES.keys()
+
+
+def _columns(path: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for row in read_rows(path):
+        if not isinstance(row, Row) or any(name not in row.data for name in names):
+            raise InputError(f"{path}: expected a table with the columns {', '.join(names)}; pass the published file")
+        for name in names:
+            columns[name].append(row.data[name])
+    return columns
+
+
+def _with_texts(instructions: dict[str, list[Any]], outputs: dict[str, list[Any]], row: Row) -> Row:
+    data = dict(row.data)
+    data["instruction"] = instructions["instruction"][_index(row, "instruction", len(instructions["instruction"]))]
+    for side in (1, 2):
+        index = _index(row, f"output_{side}", len(outputs["text"]))
+        data[f"output_{side}"], data[f"generator_{side}"] = outputs["text"][index], outputs["generator"][index]
+    return row.with_data(data)
+
+
+def _index(row: Row, name: str, rows: int) -> int:
+    expected = f"a row number below {rows}; pass matching tables"
+    return row.typed(name, int, expected, accept=lambda index: 0 <= index < rows)
 
 
 def _entry(seen: set[str], row: Row, name: str) -> Entry:

@@ -104,6 +104,8 @@ def recognise(row: Row, *, label_rows: bool = False, one_answer: bool = False, o
 
 def recognise_published(files: Sequence[str]) -> Source:
     """Detect the format of published judgment files."""
+    if alpaca_eval.are_tables(files):
+        return PUBLISHED["alpaca-eval"]
     sources = {path: _recognise_published(path) for path in files}
     if len({source.name for source in sources.values()}) > 1:
         listed = ", ".join(f"{path} is {source.name}" for path, source in sources.items())

@@ -169,7 +169,17 @@ def test_one_annotator_judges_a_pair_once_and_another_again(write, tmp_path):
     assert "already judged this pair" in result.rejects[0].reason
 
 
-def test_a_folder_without_parquet_files_is_refused(tmp_path):
+def test_a_folder_of_three_tables_gives_the_same_rows(write, tmp_path):
+    _, rows = benchmark_files.imported("alpaca-eval", tmp_path, write(ANNOTATION | {"preference": 1.25}))
+    judgment = ANNOTATION | {"instruction": 0, "output_1": 0, "output_2": 1, "preference": 1.25}
+    outputs = [{"instruction": 0, "generator": name, "text": text} for name, text in (("base", "a"), ("m", "b"))]
+    tables = {"instructions": [{"instruction": "q"}], "outputs": outputs}
+    (tmp_path / "tables").mkdir()
+    for name, table in (tables | {"judgments": [judgment, judgment | {"output_2": 5}]}).items():
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), tmp_path / "tables" / f"{name}.parquet")
+    result, from_tables = benchmark_files.imported("alpaca-eval", tmp_path, tmp_path / "tables")
+    assert from_tables == rows
+    assert 'field "output_2": expected a row number below 2, got the number 5' in result.rejects[0].reason
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="empty: no Parquet files in this folder; pass the files"):
         benchmark_files.imported("alpaca-eval", tmp_path, tmp_path / "empty")
