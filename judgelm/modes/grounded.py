@@ -168,9 +168,9 @@ class Grounded(PromptedMode):
         values = [each.scores[0] for each in shown if each.scores]
         if self.aggregate == "min":
             return min(values)
-        return math.fsum(values if self.aggregate == "mean" else [value >= self.threshold for value in values]) / len(
-            values
-        )
+        if self.aggregate == "share":
+            values = [float(value >= self.threshold) for value in values]
+        return math.fsum(values) / len(values)
 
     def _write(self, sample: Sample, index: int) -> RequestFlow[tuple[Claim, ...] | Unparsed]:
         values = {"question": f"Question: {sample.question}\n\n" if sample.question.strip() else ""}
@@ -192,10 +192,13 @@ class Grounded(PromptedMode):
         self, sample: Sample, index: int, claim: Claim, passages: Sequence[Passage], *, named: bool = False
     ) -> RequestFlow[Shown]:
         """Ask whether a context supports a claim. If the context is too long, ask about each half of it."""
-        reading, text = self._reading(sample), "\n\n".join(passage.text for passage in passages)
-        asked = replace(sample, answers=(claim.in_full,), metadata={FIELDS: {CONTEXT: text}})
-        [shown] = (yield from read_words(reading, asked, ())).shown
-        parts = halves(passages) if shown.failure is not None and shown.failure.code == "too_long" else None
+        fields, text = sample.metadata.get(FIELDS), "\n\n".join(passage.text for passage in passages)
+        known = fields if isinstance(fields, Mapping) else {}
+        metadata = {**sample.metadata, FIELDS: {**known, CONTEXT: text}}
+        asked = replace(sample, answers=(claim.in_full,), metadata=metadata)
+        [shown] = (yield from read_words(self._reading(sample), asked, ())).shown
+        is_long = bool(shown.truncations) or (shown.failure is not None and shown.failure.code == "too_long")
+        parts = halves(passages) if is_long else None
         if parts is not None:
             read = yield from interleave([self._ask(sample, index, claim, part, named=True) for part in parts])
             count = sum(each.context_parts for each in read)
@@ -220,6 +223,8 @@ class Grounded(PromptedMode):
         self, sample: Sample, asked: Sequence[tuple[int, Claim]], shown: Sequence[Shown]
     ) -> RequestFlow[list[Shown]]:
         passages = self._passages(sample, split=True)
+        if len(passages) == 1:
+            return [replace(each, passage=passages[0].id) for each in shown]
         flows = [
             self._ask(sample, index, claim, [passage], named=True) for passage in passages for index, claim in asked
         ]

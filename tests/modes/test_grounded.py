@@ -7,7 +7,7 @@ from judgelm.modes import make_mode
 from judgelm.modes.claims import halves, read_passages, split_claims
 from judgelm.modes.grounded import Grounded
 from judgelm.prompts.prompt_file import parse_prompts
-from judgelm.records import LabelVerdict, PairVerdict, RankingVerdict, Sample
+from judgelm.records import LabelVerdict, PairVerdict, RankingVerdict, Sample, Truncation
 from judgelm.serialization import judgment_from_row, judgment_row
 from tests.support.flows import broken, drive, reply, text_of, yes
 
@@ -78,6 +78,9 @@ def test_a_context_that_is_too_long_is_read_in_halves_and_the_highest_probabilit
     assert ["First." in text_of(request.prompt) for request in asked[2]] == [True, False]
     [shown] = judgment.shown
     assert (shown.scores, shown.passage, shown.context_parts) == ((pytest.approx(0.8),), "1", 3)
+    cut = yes(0.9, truncations=(Truncation(answer=0, tokens_before=9, tokens_after=5),))
+    _, judgment = drive(Grounded(), [cut], [yes(0.3), yes(0.2)], sample=grounded("A claim.", context=["One.", "Two."]))
+    assert judgment.scores == (pytest.approx(0.3),)  # instead of 0.9 for the beginning of the claim
     _, judgment = drive(Grounded(), [too_long], sample=grounded("A claim.", context="One sentence."))
     assert judgment.failure.code == "too_long"
     _, judgment = drive(Grounded(), [too_long], [too_long, yes(0.3)], sample=grounded("A.", context=["First.", "B."]))
@@ -144,6 +147,12 @@ def test_own_prompts_must_show_the_context_and_ask_for_a_label():
         make_mode("grounded", {}, {"prompt": good}), [reply("Yes", shares=[0.9, 0, 0.1, 0])], sample=grounded("B.")
     )
     assert text_of(request.prompt) == "C: The tower stands in Paris. A: B. Supported?"
+    own = "prompt: '{policy} {context} {answer}?'\nreply: Yes/No\n"
+    sample = grounded("B.", prompt_fields={"policy": "P", "context": "C"})
+    [[request]], _ = drive(
+        Grounded(prompt=parse_prompts(own, "own.yaml")[0]), [reply("Yes", shares=[1, 0, 0, 0])], sample=sample
+    )
+    assert text_of(request.prompt) == "P C B.?"
     for text in ("prompt: 'A: {answer}?'\nreply: Yes/No\n", "prompt: 'C: {context} A: {answer}?'\nreply: 1-5\n"):
         [bad] = parse_prompts(text, "own.yaml")
         with pytest.raises(ConfigError, match="mode grounded requires a label reply and the slots"):
