@@ -41,8 +41,10 @@ def main() -> None:
     parser.add_argument("--states", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200])
-    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
+    parser.add_argument("--steps", nargs="+", default=STEPS)
     options = parser.parse_args()
+    if unknown := set(options.steps) - set(STEPS):
+        parser.error(f"--steps: unknown step {min(unknown)}; available: {', '.join(STEPS)}")
     for number in options.labels:
         for name in options.sets:
             folder = options.states / name
