@@ -4,7 +4,7 @@
 
 STATES is written by `benchmarks.human_labels.states`; the untuned judge and the head are computed from it. 150 pairs
 with a winner are judged; the labels are of other questions, as many as possible. The reading `letters`, the alternative
-to yes-no, judges these pairs and the first 200 labels, and `judgelm train preference` trains on the labels. Finished
+to yes-no, judges these pairs and the labels, and `judgelm train preference` trains on the labels. Finished
 commands are not run again. Intervals are from a bootstrap over questions.
 """
 
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +30,7 @@ from judgelm.runs.run_files import read_judgments
 from judgelm.studies.tuning import ReadingCandidate, TuningLabels, TuningOptions, strength_difference, tune
 
 UNSEEN = 150
-PROMPT_LABELS = 200
-"""Labels that the reading letters judges at most."""
+STEPS = ("prompt", "head", "lora")
 
 
 def main() -> None:
@@ -41,34 +41,38 @@ def main() -> None:
     parser.add_argument("--states", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200])
-    parser.add_argument("--no-lora", action="store_true", help="without training")
+    parser.add_argument("--steps", nargs="+", default=STEPS)
     options = parser.parse_args()
+    if unknown := set(options.steps) - set(STEPS):
+        parser.error(f"--steps: unknown step {min(unknown)}; available: {', '.join(STEPS)}")
     for number in options.labels:
         for name in options.sets:
             folder = options.states / name
             rows = with_states(read_rows(options.data / f"{name}.jsonl", limit=None, seed=0), folder)
-            lines = measure(read_states(folder, rows), options.work / name, number, lora=not options.no_lora)
+            lines = measure(read_states(folder, rows), options.work / name, number, options.steps)
             print(f"{name} {number}", *lines, sep="\n    ", flush=True)
 
 
-def measure(states: SetStates, work: Path, number: int, *, lora: bool) -> list[str]:
-    """Measure all steps of the ladder, and return a line for each."""
+def measure(states: SetStates, work: Path, number: int, steps: Sequence[str]) -> list[str]:
+    """Measure steps of the ladder, and return a line for each."""
     rows, truth = states.rows, states.rows.truth
     unseen, labelled = _split(rows, number)
     work.mkdir(parents=True, exist_ok=True)
     _write(rows, labelled.nonzero()[0], work / f"{number}.jsonl")
     _write(rows, unseen, work / "unseen.jsonl")
     begun = time.monotonic()
-    head, _ = candidates_of(states)["head"].predict(labelled)
-    leads = {f"head in {time.monotonic() - begun:.0f} s": head[unseen]}
-    if lora:
+    leads = {}
+    if "head" in steps:
+        head, _ = candidates_of(states)["head"].predict(labelled)
+        leads[f"head in {time.monotonic() - begun:.0f} s"] = head[unseen]
+    if "lora" in steps:
         folder, judged = work / f"{number}-lora", work / f"unseen.{number}-lora.jsonl"
         config = ("--config", "few_pairs", "--output_dir", folder)
         _run(folder, "train", "preference", *config, "--train_data", work / f"{number}.jsonl")
         _run(judged, "batch", work / "unseen.jsonl", "-o", judged, "--model", folder)
         leads["LoRA"] = _differences(judged, rows.part(unseen))
-    if number <= PROMPT_LABELS:
-        name, lead = _prompt(states, work, labelled, unseen)
+    if "prompt" in steps:
+        name, lead = _prompt(states, work, number, labelled, unseen)
         leads = {f"prompt ({name})": lead, **leads}
     untuned = np.sign(states.log_odds[unseen]) == truth[unseen]
     questions = rows.part(unseen).questions
@@ -96,11 +100,11 @@ def _split(rows: Rows, number: int) -> tuple[NDArray[np.int_], NDArray[np.bool_]
 
 
 def _prompt(
-    states: SetStates, work: Path, labelled: NDArray[np.bool_], unseen: NDArray[np.int_]
+    states: SetStates, work: Path, number: int, labelled: NDArray[np.bool_], unseen: NDArray[np.int_]
 ) -> tuple[str, NDArray[np.float64]]:
     """Choose between yes-no and letters on the labels, and return the choice and its leads on the unseen pairs."""
     rows, letters = states.rows, {}
-    for name, places in (("labels", _split(rows, PROMPT_LABELS)[1].nonzero()[0]), ("unseen", unseen)):
+    for name, places in ((str(number), labelled.nonzero()[0]), ("unseen", unseen)):
         pairs, out = work / f"letters-{name}.jsonl", work / f"letters-{name}.out.jsonl"
         _write(rows, places, pairs)
         _run(out, "batch", pairs, "-o", out, "--reading", "letters")
@@ -109,7 +113,7 @@ def _prompt(
     part = rows.part(train)
     candidates = {
         "yes-no": ReadingCandidate(differences=states.log_odds[train]),
-        "letters": ReadingCandidate(differences=_differences(letters["labels"], part)),
+        "letters": ReadingCandidate(differences=_differences(letters[str(number)], part)),
     }
     lengths = np.array([[len(answer) for answer in sample.answers] for sample in part.samples])
     known = TuningLabels(truth=part.truth.astype(np.float64), questions=part.questions, lengths=lengths)
