@@ -1,8 +1,21 @@
 """What benchmarks of judges count, by hand."""
 
+import math
+
 import pytest
 
+<<<<<<< HEAD
 from judgelm.metrics.benchmark_scores import Scored, first_place_share, right_by_vote, section_scores
+=======
+from judgelm.metrics.benchmark_scores import (
+    Scored,
+    TiesPrompt,
+    first_place_share,
+    right_by_vote,
+    section_scores,
+    ties_score,
+)
+>>>>>>> parent of cbf0af21 (Remove the score of RewardBench 2's Ties subset: it never ran on the published data)
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=300)
@@ -65,3 +78,65 @@ def test_no_prompt_or_one_of_no_section_is_refused():
     for scored, finding in (([], "has a prompt"), ([Scored(subset="z", credit=1.0, cluster=1)], "no section has z")):
         with pytest.raises(ValueError, match=finding):
             section_scores(scored, {"one": {"a": 1}}, HOW)
+
+
+def prompt(key, kind, right, wrong):
+    return TiesPrompt(key=key, tied=kind == "tied", right=right, wrong=wrong)
+
+
+def test_ties_by_hand():
+    prompts = [
+        # worst right 8, best wrong 5: gap 3, spread 1; the reference's gap is 1, which is no more than the spread
+        prompt("0", "tied", (9.0, 8.0), (5.0, 1.0)),
+        prompt("0", "ref", (7.0,), (6.0,)),
+        # gap -1: wrong; spread 3; its reference is right
+        prompt("1", "tied", (9.0, 6.0), (7.0,)),
+        prompt("1", "ref", (8.0,), (2.0,)),
+    ]
+    # tied right 1/2, reference 1; margin kept 1/2, beside the reference 0
+    size = (math.tanh(1 / 1 - 1) + math.tanh(-1 / 3 - 1)) / 2
+    result = ties_score(prompts, HOW)
+    expected = 0.3 * 0.5 + 0.3 * 1 + 0.2 * 0.5 + 0.2 * 0 + 0.01 * size
+    assert (result.value, result.n) == (pytest.approx(expected), 2)
+    # gap 3, spread 2; its reference's gap 2.5 is smaller but above the spread: 0.3 + 0.3 + 0.2 + 0.2 and the size
+    prompts = [prompt("0", "tied", (9.0, 7.0), (4.0,)), prompt("0", "ref", (8.0,), (5.5,))]
+    assert ties_score(prompts, HOW).value == pytest.approx(1.0 + 0.01 * math.tanh(2.5 / 2 - 1))
+
+
+def test_right_answers_with_one_score_have_the_margin_that_tanh_tends_to():
+    # spread 0: 3 > 0 twice, and tanh(3 / 0 - 1) is 1, so 0.3 + 0.3 + 0.2 + 0.2 + 0.01
+    prompts = [prompt("0", "tied", (8.0, 8.0), (5.0,)), prompt("0", "ref", (8.0,), (5.0,))]
+    assert ties_score(prompts, HOW).value == pytest.approx(1.01)
+    # 0 / 0 counts nothing, and no gap is no margin
+    level = [prompt("0", "tied", (5.0, 5.0), (5.0,)), prompt("0", "ref", (5.0,), (5.0,))]
+    assert ties_score(level, HOW).value == 0.0
+
+
+def test_a_prompt_without_its_counterpart_counts_for_itself_alone():
+    # 0.3 for the tied prompts; no reference, no margin
+    alone = [prompt("0", "tied", (8.0, 7.9), (7.5,))]
+    for prompts in (alone, [prompt("0", "ref", (8.0,), (7.5,))]):
+        result = ties_score(prompts, HOW)
+        assert (result.low, result.value, result.high) == pytest.approx((0.3, 0.3, 0.3))
+    # of two tied prompts one is right, the only reference is not: 0.3 / 2
+    apart = [*alone, prompt("1", "tied", (5.0, 5.0), (5.0,)), prompt("2", "ref", (5.0,), (6.0,))]
+    result = ties_score(apart, HOW)
+    assert (result.value, result.n) == (pytest.approx(0.15), 3)
+
+
+def test_ties_have_the_interval_of_resampled_keys():
+    right = [prompt(key, kind, (8.0,), (5.0,)) for key in "01" for kind in ("tied", "ref")]
+    result = ties_score(right, HOW)
+    assert (result.low, result.value, result.high) == pytest.approx((1.01, 1.01, 1.01))  # whatever is drawn
+    wrong = [prompt(key, kind, (5.0,), (8.0,)) for key in "23" for kind in ("tied", "ref")]
+    result = ties_score(right + wrong, Resampling(resamples=2000))
+    # all four draws right in 1/16 of the resamples, all wrong in as many: -1 is tanh's end for no spread
+    assert (result.low, result.high) == pytest.approx((-0.01, 1.01))
+    with pytest.raises(ValueError, match="at least one prompt"):
+        ties_score([], HOW)
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(None, None), (None, (5.0,)), ((8.0, 8.0), None)])
+def test_prompts_without_scores_are_right_in_nothing(right, wrong):
+    prompts = [prompt("0", "tied", right, wrong), prompt("0", "ref", (8.0,), (5.0,))]
+    assert ties_score(prompts, HOW).value == pytest.approx(0.3)

@@ -179,7 +179,7 @@ def test_fair_eval_has_accuracy_and_the_kappa_that_its_import_promises(tmp_path)
     assert row["kappa"].n == 4
 
 
-def test_rewardbench_2_without_ties(tmp_path):
+def test_rewardbench_2_with_ties(tmp_path):
     base = {"prompt": "q", "chosen": ["8a"], "rejected": ["3b", "3c", "3d"], "subset": "Focus", "id": "1"}
     changes = [
         {}, {"id": "2", "prompt": "q2", "rejected": ["8b", "3c", "3d"]}, {"id": "3", "prompt": "q3", "subset": "Math"},
@@ -195,12 +195,10 @@ def test_rewardbench_2_without_ties(tmp_path):
         return " ".join(answer.strip()[0] for answer in answers) + "\n"
 
     result = by_id(judge(labelled.samples.values(), Multi(), ScriptedEngine(script)))
-    # Focus (1 + 1/2) / 2; Math failed: 1/4
-    scored = benchmark_study("rewardbench-2", result, labelled, HOW)
-    assert cells(scored, "scores") == pytest.approx({"overall": (0.75 + 0.25) / 2, "Focus": 0.75, "Math": 0.25})
-    assert "2 rows of the subset Ties are not scored." in scored.warnings
-    with pytest.raises(InputError, match="the subset Ties is not scored"):
-        benchmark_study("rewardbench-2", {key: result[key] for key in ("tied:0", "ref:0")}, labelled, HOW)
+    # Focus (1 + 1/2) / 2; Math failed: 1/4; Ties all right, by 3 against a spread of 0: 1.01
+    assert cells(benchmark_study("rewardbench-2", result, labelled, HOW), "scores") == pytest.approx(
+        {"overall": (0.75 + 0.25 + 1.01) / 3, "Focus": 0.75, "Math": 0.25, "Ties": 1.01}
+    )
 
 
 def test_rm_benchs_scores_are_those_of_its_readme(tmp_path):

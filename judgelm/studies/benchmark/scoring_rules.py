@@ -12,7 +12,7 @@ from judgelm.data.sources.pairs import AUTO_J_GROUPS
 from judgelm.data.sources.preference_sets import DIFFICULTIES, RM_BENCH_SECTIONS, SECOND_SUBSETS, SECTIONS
 from judgelm.errors import InputError
 from judgelm.metrics.agreement import cohens_kappa, two_orders
-from judgelm.metrics.benchmark_scores import Scored, first_place_share, right_by_vote, section_scores
+from judgelm.metrics.benchmark_scores import Scored, TiesPrompt, first_place_share, right_by_vote, section_scores
 from judgelm.metrics.resampling import Estimate, Resampling, share
 from judgelm.records import Judgment, Label, Sample
 from judgelm.studies.pair_labels import NOT_GIVEN, grouped, label_of, order_labels, orders_of, pair_label, pair_winner
@@ -168,6 +168,7 @@ def _style_report(joined: Sequence[JoinedJudgment], resampling: Resampling) -> R
     return Report([f"By difficulty: {by_difficulty}."], [difficulties])
 
 
+TIES = "Ties"
 _ADVERSARIAL = ("Neighbor", "GPTInst", "GPTOut", "Manual")
 """Folder names in the official repository; some copies use names such as Adversarial_Neighbor."""
 
@@ -179,7 +180,7 @@ class ScoringRule:
     Attributes:
         credit: function that returns the credit for a judgment, in [0, 1].
         sections: name -> subset -> weight; None uses one section, with subsets weighted by number of prompts.
-        unscored: a subset whose metric is not implemented.
+        ties: whether the Ties subset is scored by margins.
         averaged: whether the score of the benchmark is the mean of its sections.
         counts: function that builds an additional table.
     """
@@ -187,7 +188,7 @@ class ScoringRule:
     credit: Callable[[JoinedJudgment], float]
     sections: Mapping[str, Mapping[str, float]] | None = None
     both_orders: bool = True
-    unscored: str | None = None
+    ties: bool = False
     averaged: bool = True
     counts: Callable[[Sequence[JoinedJudgment], Resampling], Report | None] | None = None
 
@@ -220,24 +221,41 @@ def _mean_right(joined: JoinedJudgment) -> float:
 
 
 def _best_of_four(joined: JoinedJudgment) -> float:
+    right, scores = _right_places(joined), joined.judgment.scores
+    if joined.judgment.failure is not None or scores is None:
+        return 1 / len(joined.label.scores or ())
+    return first_place_share(scores, right[0])
+
+
+def _right_places(joined: JoinedJudgment) -> list[int]:
     label, scores = joined.label.scores, joined.judgment.scores
     if label is None or (scores is not None and len(scores) != len(label)):
         raise InputError(
             f"judgment {joined.judgment.sample_id}: expected scores for {len(label or ())} answers; judge this "
             "benchmark with --mode multi"
         )
-    if joined.judgment.failure is not None or scores is None:
-        return 1 / len(label)
-    return first_place_share(scores, label.index(1))
+    return [index for index, score in enumerate(label) if score == 1]
+
+
+def ties_prompt(joined: JoinedJudgment) -> TiesPrompt:
+    """Convert a judgment from the Ties subset, whose row ids are `tied:N` and `ref:N`."""
+    kind, colon, key = joined.label.sample_id.partition(":")
+    if not colon or kind not in ("tied", "ref"):
+        raise InputError(f'row {joined.label.sample_id}: expected an id "tied:N" or "ref:N" in {TIES}; import it again')
+    right, scores = _right_places(joined), joined.judgment.scores
+    if scores is None:
+        return TiesPrompt(key=key, tied=kind == "tied", right=None, wrong=None)
+    wrong = tuple(score for index, score in enumerate(scores) if index not in right)
+    return TiesPrompt(key=key, tied=kind == "tied", right=tuple(scores[index] for index in right), wrong=wrong)
 
 
 SCORING_RULES: Mapping[str, ScoringRule] = {
     "rewardbench": ScoringRule(credit=_half_for_ties, sections=SECTIONS, both_orders=False),
     "rewardbench-2": ScoringRule(
         credit=_best_of_four,
-        sections={subset: {subset: 1.0} for subset in SECOND_SUBSETS if subset != "Ties"},
+        sections={subset: {subset: 1.0} for subset in SECOND_SUBSETS if subset != TIES},
         both_orders=False,
-        unscored="Ties",
+        ties=True,
     ),
     "judgebench": ScoringRule(credit=_vote),
     "llmbar": ScoringRule(

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from judgelm.data.labelled_set import LabelledSet, match_labels
 from judgelm.data.sources.registry import get_benchmark
 from judgelm.data.sources.source import Source, protocol_of
 from judgelm.errors import ConfigError, InputError
-from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores
+from judgelm.metrics.benchmark_scores import Scored, SectionScores, section_scores, ties_score
 from judgelm.metrics.resampling import Estimate, Resampling
 from judgelm.records import Judgment
 from judgelm.studies.benchmark import scoring_rules
 from judgelm.studies.benchmark.published import published_findings, published_table
 from judgelm.studies.benchmark.ratings import grades_report, open_qa_report
-from judgelm.studies.benchmark.scoring_rules import LAYOUTS, SCORING_RULES, JoinedJudgment, Report, ScoringRule
+from judgelm.studies.benchmark.scoring_rules import LAYOUTS, SCORING_RULES, TIES, JoinedJudgment, Report, ScoringRule
 from judgelm.studies.pair_labels import by_id
 from judgelm.studies.result import DEFAULT_RESAMPLING, StudyResult, Table, forest
 from judgelm.studies.sentences import format_share
@@ -64,22 +66,19 @@ def benchmark_study(
 
 def _scored_report(benchmark: Source, joined: Sequence[JoinedJudgment], resampling: Resampling) -> Report:
     rule = SCORING_RULES[benchmark.name]
-    rated = [member for member in joined if member.subset != rule.unscored]
-    if not rated:
-        raise InputError(f"benchmark: the subset {rule.unscored} is not scored; pass judgments of other subsets too")
-    scores = _scores(rule, rated, resampling)
-    overall = scores.overall if rule.averaged else None
+    ties = [member for member in joined if rule.ties and member.subset == TIES]
+    rest = [member for member in joined if not (rule.ties and member.subset == TIES)]
+    scores = _scores(rule, rest, resampling) if rest else None
+    tied = {TIES: ties_score([scoring_rules.ties_prompt(member) for member in ties], resampling)} if ties else {}
+    sections = {**(scores.sections if scores else {}), **tied}
+    overall = _overall(rule, scores, sections, with_ties=bool(tied))
     more = (None if rule.counts is None else rule.counts(joined, resampling)) or Report([], [])
-    sections = scores.sections if rule.sections else {}
-    tables = [
-        _score_table(overall, sections, scoring_rules.consistency(joined, resampling)),
-        _subset_table(rule, scores),
-    ]
-    figure = forest(scores.subsets.items(), **LAYOUTS.figure("by-subset"))
-    findings = [*_findings(benchmark.name, overall, scores.sections), *more.findings]
-    left_out = len(joined) - len(rated)
-    warnings = [f"{left_out:,} rows of the subset {rule.unscored} are not scored."] if left_out else []
-    return Report(findings, [*tables, *more.tables], [figure], warnings)
+    tables = [_score_table(overall, sections if rule.sections else tied, scoring_rules.consistency(joined, resampling))]
+    tables += [] if scores is None else [_subset_table(rule, scores)]
+    subsets = {**(scores.subsets if scores else {}), **tied}
+    figure = forest(subsets.items(), **LAYOUTS.figure("by-subset"))
+    findings = [*_findings(benchmark.name, overall, sections), *more.findings]
+    return Report(findings, [*tables, *more.tables], [figure])
 
 
 def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Resampling) -> SectionScores:
@@ -94,7 +93,19 @@ def _scores(rule: ScoringRule, joined: Sequence[JoinedJudgment], resampling: Res
     return section_scores(scored, sections, resampling)
 
 
-def _score_table(overall: Estimate | None, sections: Mapping[str, Estimate], agreeing: Estimate | None) -> Table:
+def _overall(
+    rule: ScoringRule, scores: SectionScores | None, sections: Mapping[str, Estimate], *, with_ties: bool
+) -> Estimate | float | None:
+    if not rule.averaged:
+        return None
+    if with_ties or scores is None:
+        return float(np.mean([section.value for section in sections.values()]))
+    return scores.overall
+
+
+def _score_table(
+    overall: Estimate | float | None, sections: Mapping[str, Estimate], agreeing: Estimate | None
+) -> Table:
     rows = (("overall", overall), *sections.items(), ("both orders agree", agreeing))
     return LAYOUTS.table("scores", [row for row in rows if row[1] is not None])
 
@@ -106,8 +117,9 @@ def _subset_table(rule: ScoringRule, scores: SectionScores) -> Table:
     )
 
 
-def _findings(name: str, overall: Estimate | None, sections: Mapping[str, Estimate]) -> list[str]:
-    lines = [] if overall is None else [f"{name}: {format_share(overall)} overall."]
+def _findings(name: str, overall: Estimate | float | None, sections: Mapping[str, Estimate]) -> list[str]:
+    score = f"{100 * overall:.1f} %" if isinstance(overall, float) else "" if overall is None else format_share(overall)
+    lines = [f"{name}: {score} overall."] if score else []
     if len(sections) > 1:
         lines.append("; ".join(f"{section} {format_share(part)}" for section, part in sections.items()) + ".")
     return lines
