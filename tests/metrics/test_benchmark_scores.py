@@ -4,9 +4,6 @@ import math
 
 import pytest
 
-<<<<<<< HEAD
-from judgelm.metrics.benchmark_scores import Scored, first_place_share, right_by_vote, section_scores
-=======
 from judgelm.metrics.benchmark_scores import (
     Scored,
     TiesPrompt,
@@ -15,7 +12,6 @@ from judgelm.metrics.benchmark_scores import (
     section_scores,
     ties_score,
 )
->>>>>>> parent of cbf0af21 (Remove the score of RewardBench 2's Ties subset: it never ran on the published data)
 from judgelm.metrics.resampling import Resampling
 
 HOW = Resampling(resamples=300)
