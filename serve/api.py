@@ -13,9 +13,9 @@ import sys
 from judgelm import Judge
 from judgelm.cli.console import echo, printable
 from judgelm.errors import JudgelmError
+from judgelm.runs.engine_worker import EngineWorker
 from judgelm.serving.app import create_app
 from judgelm.serving.chat import check_chat
-from judgelm.serving.engine_worker import EngineWorker
 from judgelm.serving.handler import HandlerOptions, JudgeHandler
 from judgelm.serving.server import Server, uvicorn_config
 from judgelm.serving.settings import ServerSettings, bind

@@ -19,7 +19,6 @@ from judgelm.errors import ConfigError, InputError
 from judgelm.jsonl import check_no_input, renamed
 from judgelm.records import Judgment, Sample, failure_name
 from judgelm.reports.cells import MAX_XLSX_CELL, NOT_IN_CSV, NOT_IN_PARQUET, NOT_IN_XLSX, CellTexts
-from judgelm.runs.in_memory import VERDICT_COLUMNS, verdict_cells, verdict_columns
 
 TableFormat = Literal["csv", "parquet", "xlsx"]
 _PART_COLUMNS = ("answer_number", "part", "part_score", "passage", "part_failure")
@@ -119,6 +118,8 @@ def _judged_rows(run: Mapping[str, Judgment], judgments: Path, samples: Path, ro
 
 
 def _table(rows: Sequence[_Row], *, parts: bool) -> tuple[list[str], list[list[object]]]:
+    from judgelm.runs.in_memory import VERDICT_COLUMNS, verdict_cells, verdict_columns  # loads numpy
+
     own = list(dict.fromkeys(name for data, _ in rows for name in data))
     added = verdict_columns(own, (*VERDICT_COLUMNS, *_PART_COLUMNS) if parts else VERDICT_COLUMNS)
     ids = {name for name in own if name.strip().casefold() in ID_FIELDS}
