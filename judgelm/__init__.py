@@ -2,6 +2,7 @@
 
 import logging
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from judgelm.package import VERSION
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 __all__ = ["Judge", "__version__"]
+if find_spec("verifiers") is not None:
+    __all__ += ["VerifiersJudge"]  # verifiers looks for a judge plugin among the names of this package
 
 # count GPUs with NVML; otherwise torch initialises CUDA, and forks of this process cannot use GPUs
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
@@ -20,9 +23,13 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def __getattr__(name: str) -> Any:
-    """Load `Judge` on first use to keep `import judgelm` fast."""
+    """Load `Judge` and the plugin on first use to keep `import judgelm` fast."""
     if name == "Judge":
         from judgelm.judge import Judge
 
         return Judge
+    if name == "VerifiersJudge":
+        from judgelm.rewards.verifiers import VerifiersJudge
+
+        return VerifiersJudge
     raise AttributeError(f"module 'judgelm' has no attribute {name!r}")

@@ -35,7 +35,6 @@ def serve(
     upstream: Annotated[str | None, typer.Option(metavar="URL[,URL]")] = None,
     name: list[str] | None = None,
     judge: Annotated[list[str] | None, typer.Option(metavar="NAME=ADAPTER")] = None,
-    adapters_folder: Path | None = None,
     learn: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
     unknown: Literal["answer", "refuse"] | None = None,
     both_orders: bool = False,
@@ -72,7 +71,6 @@ def serve(
     Replies:
         name: Model name that clients may use. Repeatable. Default: any name.
         judge: Serve a LoRA adapter for the model as a judge under this name. Repeatable.
-        adapters_folder: Allow clients to load adapters from this folder (/v1/load_lora_adapter).
         learn: Record up to 200 unknown prompts, including their text, for judgelm prompts suggest.
         unknown: Answer unknown prompts with the model, or refuse them. Default: answer for a general instruct model,
             refuse for a model that was trained as a judge.
@@ -140,8 +138,6 @@ def serve(
     adapters = read_adapters(judge or [])
     if adapters and name:
         raise ConfigError("--name is only supported for a single judge; remove it and set the names with --judge")
-    if adapters_folder is not None and not adapters_folder.is_dir():
-        raise ConfigError(f"--adapters-folder {adapters_folder}: no such folder")
     arguments = judge_options.server_arguments() | {"adapters": tuple(adapters.values())}
     engine, arguments["engine_args"] = _engine(judge_options.engine, upstream, arguments["engine_args"])
     resolved = judge_options.resolve(model, engine)  # raises an error for a missing judge before binding
@@ -162,7 +158,6 @@ def serve(
             max_body_bytes=int(max_body_mb * 1e6),
             body_timeout_s=body_timeout_s,
             request_timeout_s=request_timeout_s,
-            adapters_folder=adapters_folder,
         )
         handler = JudgeHandler(loaded, worker, handler_options)
         if handler.answers_unknown:

@@ -74,10 +74,6 @@ class HoldsAdapters(Protocol):
         """Load a LoRA adapter unless it is already loaded."""
         ...
 
-    def unload_adapter(self, adapter: str) -> bool:
-        """Unload an adapter. Return False if requests in flight still use the adapter."""
-        ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadFile:

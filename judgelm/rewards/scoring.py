@@ -1,5 +1,6 @@
 """Compute rewards in [0, 1], except for reward models. An answer without a verdict gets the reward None, never 0."""
 
+import asyncio
 import hashlib
 import json
 import math
@@ -8,12 +9,12 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from typing import Literal, NamedTuple, Self, get_args
 
 from judgelm.engines.base import Engine
-from judgelm.errors import ConfigError, EngineError, not_found
+from judgelm.errors import ConfigError, EngineError, InputError, not_found
 from judgelm.judge import Judge, expected_score, first_better
 from judgelm.modes import BatchMode
 from judgelm.modes.checklist import CRITERIA_FIELD, Criterion, parse_criteria
@@ -59,6 +60,10 @@ class MethodOptions:
     hard: bool = False
     both_orders: bool = True
     cache_size: int = DEFAULT_CACHE
+
+
+class UnrewardedError(EngineError):
+    """There is no verdict to compute a reward from."""
 
 
 class AnswerRewards:
@@ -108,6 +113,25 @@ class AnswerRewards:
             judgments = dict(zip(samples, self.queue.judge(list(samples.values())), strict=True))
             return [self.reward(judgments[index]) if index in judgments else None for index in known]
         return self._group_means(answers)
+
+    async def reward_one(self, answer: RewardedAnswer) -> tuple[float, Judgment]:
+        """Reward an answer with a method in `ALONE`. Concurrent calls share batches.
+
+        Raises:
+            InputError: the reference answer or the criteria are missing.
+            UnrewardedError: there is no verdict.
+        """
+        sample = self.sample(answer)
+        if sample is None:
+            needed = "reference answer" if self.method == "reference" else "list of criteria"
+            raise InputError(f"the row has no {needed}, which method {self.method} requires")
+        judgment = await asyncio.wrap_future(self.queue.submit(sample))
+        reward = self.reward(judgment)
+        if reward is None:
+            failure = judgment.failure
+            cause = f"{failure.code}: {failure.why or failure.text}" if failure else "no winner"
+            raise UnrewardedError(f"the judge gave no verdict ({cause})")
+        return reward, judgment
 
     def sample(self, answer: RewardedAnswer) -> Sample | None:
         """Return the sample to judge with a method in `ALONE`, or None if the reference or criteria are missing.
@@ -162,6 +186,18 @@ class AnswerRewards:
         for index, judgment in zip(differing, self.queue.judge(samples), strict=True):
             chances[index] = first_better(judgment)
         return chances
+
+
+@cache
+def shared_rewards(model: str | None, engine: str, method: Method, options: str) -> AnswerRewards:
+    """Load a judge once per process, for trainers that pass one answer at a time. `options` is a JSON object.
+
+    Raises:
+        ConfigError: `method` compares the answers in a group.
+    """
+    if method not in ALONE:
+        raise ConfigError(f"method {method} is not supported, because answers are passed one at a time; use reference")
+    return AnswerRewards(Judge(model, engine=engine, **json.loads(options)), method)
 
 
 class JudgeQueue:

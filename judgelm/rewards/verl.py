@@ -8,15 +8,12 @@ verl 0.9 requests rewards in many concurrent tasks, which share the judge's batc
 the judge. If the judge is large, use a server instead: `model=NAME engine=openai engine_args.base_url=URL`.
 """
 
-import asyncio
 import json
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
-from judgelm.errors import ConfigError, EngineError, InputError
-from judgelm.judge import Judge
-from judgelm.rewards.scoring import ALONE, AnswerRewards, Method, RewardedAnswer
+from judgelm.errors import EngineError, InputError
+from judgelm.rewards.scoring import Method, RewardedAnswer, UnrewardedError, shared_rewards
 
 
 async def compute_score(
@@ -56,32 +53,18 @@ async def compute_score(
     reference = ground_truth if isinstance(ground_truth, str) else None
     for name in ("reward_router_address", "reward_model_tokenizer"):
         options.pop(name, None)
-    rewards = _rewards(model, engine, method, json.dumps(_plain(options), sort_keys=True))
+    rewards = shared_rewards(model, engine, method, json.dumps(_plain(options), sort_keys=True))
     info = _plain(extra_info or {})
     fields = {name: info[name] for name in rewards.fields if name in info}
-    sample = rewards.sample(RewardedAnswer(text, solution_str, reference, info.get("criteria"), fields))
-    if sample is None and method == "checklist":
-        raise InputError('extra_info has no "criteria"; method "checklist" requires a list of criteria')
-    if sample is None:
-        raise InputError('ground_truth is not a string; method "reference" requires a reference answer')
-    judgment = await asyncio.wrap_future(rewards.queue.submit(sample))
-    reward = rewards.reward(judgment)
-    if reward is not None:
-        return {"score": reward, "judged": 1.0}
-    if failure_score is None:
-        failure = judgment.failure
-        cause = f"{failure.code}: {failure.why or failure.text}" if failure else "no winner"
-        raise EngineError(f"the judge gave no verdict ({cause}); set failure_score to use a fixed score in such cases")
-    return {"score": failure_score, "judged": 0.0}
-
-
-@cache
-def _rewards(model: str | None, engine: str, method: Method, options: str) -> AnswerRewards:
-    if method not in ALONE:
-        raise ConfigError(
-            f"method {method} is not supported, because verl does not pass groups of answers; use method reference"
+    try:
+        reward, _ = await rewards.reward_one(
+            RewardedAnswer(text, solution_str, reference, info.get("criteria"), fields)
         )
-    return AnswerRewards(Judge(model, engine=engine, **json.loads(options)), method)
+    except UnrewardedError as error:
+        if failure_score is None:
+            raise EngineError(f"{error}; set failure_score to use a fixed score in such cases") from error
+        return {"score": failure_score, "judged": 0.0}
+    return {"score": reward, "judged": 1.0}
 
 
 def _plain(value: Any) -> Any:

@@ -12,9 +12,6 @@ from judgelm.serving.http_errors import CLOSE, HttpError
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-EVERYONE = ""
-"""Owner of all adapters on a server without API keys."""
-
 _BEARER = b"bearer "
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]@/?#,]+))(?::\d*)?")
@@ -29,13 +26,12 @@ class ApiKeys:
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def owner(self, headers: Headers) -> str | None:
-        """Return a digest of the request's API key, or None if the key is missing or invalid.
+    def accept(self, headers: Headers) -> bool:
+        """Whether a request has a valid API key, or the server has no keys.
 
-        Accepts `Authorization: Bearer KEY`, Azure's `api-key`, and Anthropic's `x-api-key`. If the server has no keys,
-        the owner is always `EVERYONE`.
+        Reads `Authorization: Bearer KEY`, Azure's `api-key`, and Anthropic's `x-api-key`.
         """
-        owner = None if self._digests else EVERYONE
+        is_known = not self._digests
         for name, value in headers:
             if name == b"authorization" and value[: len(_BEARER)].lower() == _BEARER:
                 sent = _digest(value[len(_BEARER) :].strip())
@@ -44,9 +40,8 @@ class ApiKeys:
             else:
                 continue
             for known in self._digests:
-                if hmac.compare_digest(sent, known):
-                    owner = known.hex()
-        return owner
+                is_known |= hmac.compare_digest(sent, known)
+        return is_known
 
 
 def _digest(key: bytes) -> bytes:

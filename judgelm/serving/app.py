@@ -18,7 +18,7 @@ from judgelm.serving.access import ApiKeys, KnownHosts
 from judgelm.serving.chat_response import UnjudgedError
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.http_errors import HttpError, from_judgelm_error, from_routing_error, json_response, shutdown_error
-from judgelm.serving.judges import ServedJudges, adapter_routes
+from judgelm.serving.judges import ServedJudges
 from judgelm.serving.metrics import Metrics
 from judgelm.serving.middleware import RequestMiddleware, Traffic
 from judgelm.serving.native_routes import native_routes
@@ -34,8 +34,8 @@ _GONE = 499
 _ABOUT = """\
 An LLM judge behind the OpenAI API. Prompts from supported clients are answered in the format that the client expects.
 
-Loaded adapters belong to an API key; requests with other keys get a 404. A server without keys returns 421 for unknown
-host names and 403 for cross-site requests. JSON bodies with duplicate keys get a 400."""
+A server without keys returns 421 for unknown host names and 403 for cross-site requests. JSON bodies with duplicate
+keys get a 400."""
 
 
 def create_app(
@@ -63,7 +63,6 @@ def create_app(
     app.include_router(openai_routes(completions, judges))
     app.include_router(other_routes(completions))
     app.include_router(native_routes(judges, settings))
-    app.include_router(adapter_routes(judges, settings))
     _add_operations(app, handler, metrics)
     _add_errors(app, handler)
     keys, hosts = ApiKeys(settings.api_keys), KnownHosts(settings.host, settings.allowed_hosts)

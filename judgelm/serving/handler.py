@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
@@ -73,7 +73,6 @@ class JudgeHandler:
     Attributes:
         adapter: this judge's LoRA adapter, if several judges share the engine.
         answers_unknown: whether the model answers unrecognised prompts.
-        in_flight: number of requests in progress.
     """
 
     def __init__(self, judge: Judge, worker: EngineWorker, options: HandlerOptions | None = None) -> None:
@@ -83,7 +82,6 @@ class JudgeHandler:
         self.answers_unknown = judge.is_instruct if options.unknown is None else options.unknown == "answer"
         self.adapter = judge.engine.adapter if isinstance(judge.engine, AdapterView) else None
         self._default_sampling = _default_sampling(judge.engine.describe()) if self.answers_unknown else {}
-        self.in_flight = 0
         for dialect in options.prompts:
             if dialect.prompt is not None:
                 judge.mode_with(dialect.prompt)  # rejects prompts that this judge was not trained with
@@ -125,7 +123,7 @@ class JudgeHandler:
         asked = await self._model_request(request)
         whole, written = request.logprobs or bool(called_tools(request)), ""
         begin = self._for_adapter(partial(ask, asked))
-        async with self._counted(), aclosing(stream_flow(self.worker, begin, key=self._key(asked))) as steps:
+        async with aclosing(stream_flow(self.worker, begin, key=self._key(asked))) as steps:
             async for step in steps:
                 if isinstance(step, Finished):
                     response = chat_response(step.result, request)
@@ -220,23 +218,14 @@ class JudgeHandler:
 
     async def _run_all(self, flows: Sequence[tuple[Callable[[], RequestFlow[Result]], Hashable]]) -> list[Result]:
         futures: list[Future[Result]] = []
-        async with self._counted():
-            try:
-                for begin, key in flows:
-                    futures.append(self.worker.submit(self._for_adapter(begin), key=key))
-                return await asyncio.gather(*(asyncio.wrap_future(future) for future in futures))
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                raise
-
-    @asynccontextmanager
-    async def _counted(self) -> AsyncGenerator[None, None]:
-        self.in_flight += 1
         try:
-            yield
-        finally:
-            self.in_flight -= 1
+            for begin, key in flows:
+                futures.append(self.worker.submit(self._for_adapter(begin), key=key))
+            return await asyncio.gather(*(asyncio.wrap_future(future) for future in futures))
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
 
     def _for_adapter(self, begin: Callable[[], RequestFlow[Result]]) -> Callable[[], RequestFlow[Result]]:
         return begin if self.adapter is None else partial(with_adapter, begin, self.adapter)

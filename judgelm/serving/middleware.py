@@ -83,11 +83,9 @@ class RequestMiddleware:
     def _refusal(self, scope: Scope) -> HttpError | None:
         if scope["path"] in PROBES:
             return None
-        owner = self.keys.owner(scope["headers"])
-        if owner is None:
+        if not self.keys.accept(scope["headers"]):
             headers = {"WWW-Authenticate": "Bearer", **CLOSE}
             return HttpError(401, "invalid_api_key", "missing or invalid API key", headers=headers)
-        scope["state"]["owner"] = owner
         if not self.keys and (refusal := self.hosts.refusal(scope["headers"])) is not None:
             return refusal
         return shutdown_error() if self.traffic.closing else None

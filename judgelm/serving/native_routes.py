@@ -45,7 +45,7 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
     async def judge(request: Request) -> Response:
         body = dict(await read_json(request, settings))
         wanted = typed_field(body, "judge", str, "a string")  # `model` is already a field of the sample
-        name, handler = judges.find(wanted, request.state.owner)
+        name, handler = judges.find(wanted)
         body.pop("judge", None)
         request.state.judge = name
         tasks, has_several = read_tasks(body)
@@ -60,7 +60,7 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
 
     async def reward(request: Request) -> Response:
         body = await read_json(request, settings)
-        request.state.judge, handler = judges.find(request.query_params.get("judge"), request.state.owner)
+        request.state.judge, handler = judges.find(request.query_params.get("judge"))
         is_reward_model = handler.judge.template.reading == "reward"
         tasks = rewarded_tasks(body, is_reward_model=is_reward_model)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)

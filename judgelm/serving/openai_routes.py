@@ -65,12 +65,11 @@ def openai_routes(completions: "CompletionHandler", judges: ServedJudges) -> API
         return await completions.complete(request, read_completion, plain=True)
 
     async def models(request: Request) -> Response:
-        owner = request.state.owner
-        rows = [completions.model(name, owner) for name in judges.listed(owner)]
+        rows = [completions.model(name) for name in judges.listed]
         return json_response({"object": "list", "data": rows})
 
     async def one_model(request: Request, model: str) -> Response:
-        return json_response(completions.model(model, request.state.owner))
+        return json_response(completions.model(model))
 
     judging = "Judge a chat prompt"
     named = "Same as /v1/chat/completions, but with the model name in the path"
@@ -132,8 +131,8 @@ class CompletionHandler:
     async def _read(self, request: Request, model: str | None) -> tuple[dict[str, Any], JudgeHandler, str]:
         body = await read_json(request, self._settings)
         name = model_name(body, model)
-        request.state.judge, handler = self._judges.find(name, request.state.owner)
-        return body, handler, self._judges.listed(request.state.owner)[0] if name is None else name
+        request.state.judge, handler = self._judges.find(name)
+        return body, handler, self._judges.listed[0] if name is None else name
 
     async def _stream(
         self, request: Request, handler: JudgeHandler, chat_request: ChatRequest, envelope: Envelope
@@ -181,9 +180,9 @@ class CompletionHandler:
         request.state.dialect = response.dialect or "none"
         return note_headers(response.dialect, response.notes, response.abstained)
 
-    def model(self, name: str, owner: str) -> dict[str, Any]:
+    def model(self, name: str) -> dict[str, Any]:
         """Return a model in OpenAI's format, including the judge's card."""
-        card = self._judges.card(name, owner)
+        card = self._judges.card(name)
         return {"id": name, "object": "model", "created": self._began, "owned_by": "judgelm", "judge": card}
 
 

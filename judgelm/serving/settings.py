@@ -24,7 +24,6 @@ class ServerSettings:
         allowed_hosts: additional host names to accept if there are no API keys.
         body_timeout_s: timeout for receiving the request body.
         request_timeout_s: timeout for answering a request, including time in the queue.
-        adapters_folder: folder from which clients may load adapters; None disables loading.
     """
 
     model: str
@@ -35,7 +34,6 @@ class ServerSettings:
     max_body_bytes: int = 8 << 20
     body_timeout_s: float = 30.0
     request_timeout_s: float = 600.0
-    adapters_folder: Path | None = None
 
     @property
     def listed(self) -> tuple[str, ...]:

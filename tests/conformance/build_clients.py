@@ -39,6 +39,8 @@ PYTHON_CLIENTS = {
     "phoenix": ["arize-phoenix-evals==3.9.4", "openai==3.57.0"],
     "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.110.2"],
     "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
+    "trulens": ["trulens-core==2.13.1", "trulens-feedback==2.13.1", "trulens-providers-openai==2.13.1"],
+    "verifiers": ["verifiers==0.4.0"],
     "verl": [
         *("verl==0.9.1", "tensordict==0.15.3", "omegaconf==2.4.0", "antlr4-python3-runtime==4.9.3"),
         *("hydra-core==1.3.8", "codetiming==1.4.0", "pyvers", "orjson", "cloudpickle"),

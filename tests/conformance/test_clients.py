@@ -273,4 +273,4 @@ def test_verl(client, tiny_model):
     assert "no verdict" in found["silent"]["error"]
     assert (found["filled"]["scores"], found["filled"]["judged"]) == ([0.5] * 5, [0] * 5)
     assert "method group is not supported" in found["grouped"]["error"]
-    assert "does not pass groups" in found["grouped"]["error"]
+    assert "answers are passed one at a time" in found["grouped"]["error"]

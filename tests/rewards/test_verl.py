@@ -57,8 +57,8 @@ def test_without_a_verdict_there_is_no_score_unless_the_user_says_which():
     ("options", "error", "message"),
     [
         ({"extra_info": {}}, InputError, 'no string "question"'),
-        ({"truth": None}, InputError, "ground_truth is not a string"),
-        ({"method": "checklist"}, InputError, 'no "criteria"'),
+        ({"truth": None}, InputError, "no reference answer"),
+        ({"method": "checklist"}, InputError, "no list of criteria"),
         ({"method": "group"}, ConfigError, "method group"),
     ],
 )

@@ -18,7 +18,7 @@ from judgelm.serving.app import create_app
 from judgelm.serving.handler import JudgeHandler
 from judgelm.serving.judges import adapter_handlers, read_adapters
 from judgelm.serving.settings import ServerSettings
-from tests.support.served import CHAT, error_of, until
+from tests.support.served import CHAT, error_of
 from tests.support.tiny_judges import TEMPLATE, word_sample
 
 OPTIONS = {"distribution": True, "both_orders": True}
@@ -53,7 +53,6 @@ def serving(base, adapters, names, **settings):
             handler = JudgeHandler(judge, worker)
             app = create_app(handler, ServerSettings(model="base", **settings), adapter_handlers(handler, chosen))
             with TestClient(app, base_url="http://localhost") as client:
-                client.app_judges = app.state.judges
                 yield client
         finally:
             worker.close()
@@ -128,43 +127,6 @@ def test_metrics_name_the_judge(two):
         assert metric in text
 
 
-def test_adapters_come_and_go_while_the_server_runs(base, tiny_judge, adapters):
-    with serving(base, adapters, (), adapters_folder=adapters) as client:
-        assert client.get("/v1/models").json()["data"] == []
-        assert client.post("/v1/judge", json=row(1)).status_code == 404
-        load = {"lora_name": "s", "lora_path": "safe"}
-        assert client.post("/v1/load_lora_adapter", json=load).json() == {"id": "s", "object": "model", "loaded": True}
-        twin = load | {"lora_name": "twin"}
-        loads = [client.post("/v1/load_lora_adapter", json=body).status_code for body in (load, twin)]
-        assert loads == [409, 200]
-        assert judged(client, "s") == judged(client, "twin") == alone(tiny_judge, adapters / "safe")
-        assert client.post("/v1/unload_lora_adapter", json={"lora_name": "s"}).json()["loaded"] is False
-        assert client.post("/v1/judge", json=row(1) | {"judge": "s"}).status_code == 404
-        assert judged(client, "twin") == alone(tiny_judge, adapters / "safe")  # the weights were its own, too
-        assert client.post("/v1/unload_lora_adapter", json={"lora_name": "s"}).status_code == 404
-
-
-def test_an_adapter_is_unloaded_when_its_requests_are_answered(tiny_judge, adapters):
-    with serving(tiny_judge, adapters, ("kind",), adapters_folder=adapters) as client, ThreadPoolExecutor(2) as threads:
-        expected = judged(client, "kind", range(40))
-        handler = client.app_judges.find("kind")[1]
-        asked = threads.submit(judged, client, "kind", range(40))
-        until(lambda: handler.in_flight)
-        assert client.post("/v1/unload_lora_adapter", json={"lora_name": "kind"}).status_code == 200
-        assert handler.in_flight == 0
-        assert asked.result() == expected
-
-
-def test_adapters_need_a_card_and_a_server_that_allows_loading(tiny_judge, adapters, tiny_adapters):
-    shutil.copytree(tiny_adapters[0], adapters / "bare")
-    load = {"lora_name": "x", "lora_path": "bare"}
-    with serving(tiny_judge, adapters, (), adapters_folder=adapters) as client:
-        reply = client.post("/v1/load_lora_adapter", json=load)
-        assert (reply.status_code, "judge.json not found" in error_of(reply)["message"]) == (400, True)
-    with serving(tiny_judge, adapters, ()) as client:  # loading is off unless a folder is named
-        assert client.post("/v1/load_lora_adapter", json=load).status_code == 403
-
-
 def test_a_judge_shares_its_engine_with_adapters_alone(tiny_judge, adapters, tiny_adapters, tmp_path):
     with pytest.raises(ConfigError, match="does not support adapters"):
         Judge("8 6", engine="scripted", adapters=(str(adapters / "kind"),))
@@ -188,41 +150,3 @@ def test_options_of_judges(option):
     with pytest.raises(ConfigError, match="--judge"):
         read_adapters(option.split())
     assert read_adapters(["kind=a", "safe=b=c"]) == {"kind": "a", "safe": "b=c"}
-
-
-def test_a_path_that_no_folder_can_have_is_refused_as_such(base, tiny_judge, adapters):
-    (adapters / "loop").symlink_to("loop")
-    with serving(base, adapters, (), adapters_folder=adapters) as client:
-        for path in (
-            *("none", "../..", "one\0", "a" * 5000, "a/" * 3000, "loop/x", "..", "/", "kind/../.."),
-            "kind/judge.json",
-        ):
-            reply = client.post("/v1/load_lora_adapter", json={"lora_name": "x", "lora_path": path})
-            error = error_of(reply)
-            assert (reply.status_code, error["code"], error["param"]) == (400, "adapter_not_loaded", "lora_path"), path
-
-
-def test_a_loaded_adapter_belongs_to_its_key_and_those_of_the_start_to_all(tiny_judge, adapters, monkeypatch):
-    monkeypatch.setattr("judgelm.serving.judges._MAX_LOADED", 1)
-    ann, ben = ({"Authorization": f"Bearer {key}"} for key in ("sk-ann", "sk-ben"))
-    load = {"lora_name": "mine", "lora_path": "safe"}
-    settings = {"adapters_folder": adapters, "api_keys": ("sk-ann", "sk-ben")}
-    with serving(tiny_judge, adapters, ("kind",), **settings) as client:
-
-        def names(key):
-            return [model["id"] for model in client.get("/v1/models", headers=key).json()["data"]]
-
-        def status(key, path, **body):
-            return client.post(path, json=body, headers=key).status_code
-
-        assert status(ann, "/v1/load_lora_adapter", **load) == 200
-        assert (names(ann), names(ben)) == (["base", "kind", "mine"], ["base", "kind"])
-        assert [status(key, "/v1/judge", **row(1), judge="mine") for key in (ann, ben)] == [200, 404]
-        assert status(ben, "/v1/unload_lora_adapter", lora_name="mine") == 404
-        assert client.get("/v1/models/mine", headers=ben).status_code == 404
-        assert status(ben, "/v1/unload_lora_adapter", lora_name="kind") == 403  # all use it
-        assert status(ann, "/v1/load_lora_adapter", **load | {"lora_name": "more"}) == 429
-        assert status(ben, "/v1/load_lora_adapter", **load) == 200  # a name and a share of its own
-        assert status(ann, "/v1/unload_lora_adapter", lora_name="mine") == 200
-        assert (names(ann), names(ben)) == (["base", "kind"], ["base", "kind", "mine"])
-        assert status(ben, "/v1/judge", **row(1), judge="mine") == 200

@@ -180,7 +180,7 @@ def test_invalid_json_is_refused(server, body, words):
     "path",
     [
         *("/v1/completions", "/v1/judge", "/get_reward", "/v1/responses"),
-        *("/v1/messages", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/engines/x/chat/completions"),
+        *("/v1/messages", "/v1/engines/x/chat/completions"),
     ],
 )
 def test_duplicate_keys_are_refused_on_every_route(server, path):

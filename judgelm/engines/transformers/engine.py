@@ -181,16 +181,6 @@ class TransformersEngine:
         """See `HoldsAdapters`."""
         self._adapters.load(adapter)
 
-    def unload_adapter(self, adapter: str) -> bool:
-        """See `HoldsAdapters`."""
-        compiling = (queued for queued, _ in self._compiling)
-        in_flight = (*self._waiting, *compiling, *(sequence.parent for sequence in self._decoding))
-        if any(queued.request.adapter == adapter for queued in in_flight):
-            return False
-        self._adapters.unload(adapter)
-        self._prefix_cache.clear()
-        return True
-
     def describe(self) -> dict[str, Any]:
         """See `Engine`."""
         return {

@@ -90,12 +90,6 @@ class LoraAdapters:
             self._wrap(name, layer)
         self._truncators[adapter] = truncator
 
-    def unload(self, adapter: str) -> None:
-        """Release an adapter's weights."""
-        self._truncators.pop(adapter, None)
-        for layer in self._layers.values():
-            layer.factors.pop(adapter, None)
-
     def select(self, owners: Iterable[tuple[str | None, int]]) -> None:
         """Select the adapter for each stretch of tokens in the next pass."""
         stretches: dict[str, list[slice]] = {}

@@ -1,7 +1,5 @@
 """LoRA adapters for a vLLM engine."""
 
-from itertools import count
-
 from vllm import EngineArgs
 from vllm.lora.request import LoRARequest
 
@@ -21,7 +19,6 @@ class VllmAdapters:
         self._arguments = arguments
         self._truncators: dict[str | None, Truncator] = {None: truncator}
         self._loaded: dict[str, LoRARequest] = {}
-        self._ids = count(1)
 
     def truncator(self, adapter: str | None) -> Truncator:
         """Return the truncator for an adapter's prompts."""
@@ -42,8 +39,7 @@ class VllmAdapters:
         if limit is not None and len(self._loaded) >= limit:
             way_out = f"load the engine with --engine-arg max_loras={limit + 1}"
             raise EngineError(f"adapter {adapter}: this engine supports at most {limit} adapters; {way_out}")
-        lora_id = next(self._ids)  # also in the name, because vLLM's prefix cache outlives unloaded adapters
-        lora = LoRARequest(f"{adapter}#{lora_id}", lora_id, adapter)
+        lora = LoRARequest(adapter, len(self._loaded) + 1, adapter)
         try:
             self._backend.load_adapter(lora)
         except Exception as error:  # workers may raise anything
@@ -59,9 +55,3 @@ class VllmAdapters:
                 finding = f"trained with a different vocabulary: {layer} has {rows:,} tokens, but the base has {base:,}"
                 way_out = "merge the adapter (train/merge_lora.py), or use --engine transformers"
                 raise EngineError(f"{adapter}: {finding}; {way_out}")
-
-    def unload(self, adapter: str) -> None:
-        """Unload an adapter."""
-        self._truncators.pop(adapter, None)
-        if (lora := self._loaded.pop(adapter, None)) is not None:
-            self._backend.unload_adapter(lora)

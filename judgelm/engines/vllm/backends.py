@@ -59,10 +59,6 @@ class _Backend:
         """Load an adapter before its first request."""
         self._call(self._engine.add_lora(adapter))
 
-    def unload_adapter(self, adapter: LoRARequest) -> None:
-        """Unload an adapter."""
-        self._call(self._engine.remove_lora(adapter.lora_int_id))
-
     def call_workers(self, method: str) -> list[Any]:
         """Call a method on each worker."""
         results: list[Any] = self._call(self._engine.collective_rpc(method))

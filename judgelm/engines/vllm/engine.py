@@ -235,13 +235,6 @@ class VllmEngine:
         self._adapters.truncator(adapter)
         self._adapters.load(adapter)
 
-    def unload_adapter(self, adapter: str) -> bool:
-        """See `HoldsAdapters`."""
-        if any(state.request.adapter == adapter for state in self._in_flight.values()):
-            return False
-        self._adapters.unload(adapter)
-        return True
-
     def describe(self) -> dict[str, Any]:
         """See `Engine`."""
         arguments = self._arguments

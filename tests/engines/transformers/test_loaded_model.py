@@ -239,36 +239,11 @@ def test_interleaved_tokens_use_their_own_adapter(tiny_judge, tiny_adapters):
         assert torch.allclose(mixed_output[0, places], layer(row)[0, places], atol=1e-5)
 
 
-def test_adapter_is_unloaded_and_loaded_again(tiny_judge, tiny_adapters):
-    first, second = map(str, tiny_adapters)
-    engine = load(tiny_judge)
-    before = answers(engine, mixed(requests_of(first), requests_of(second)))
-    engine.submit(requests_of(first))
-    assert not engine.unload_adapter(first), "its requests are in flight"
-    assert engine.unload_adapter(second)
-    engine.abort([request.key for request in requests_of(first)])
-    assert engine.unload_adapter(first)
-    base = answers(engine, requests_of())
-    same(base, answers(load(tiny_judge), requests_of()))
-    engine.load_adapter(first)
-    same(answers(engine, mixed(requests_of(first), requests_of(second))), before)
-
-
 def test_pickled_adapter_equals_safetensors(tiny_judge, tiny_adapters, tmp_path):
     pickled = pickle_weights(tiny_adapters[0], tmp_path / "adapter")
     assert not list(pickled.glob("*.safetensors"))
     replies = answers(load(tiny_judge, pickled), requests_of())
     assert replies == answers(load(tiny_judge, tiny_adapters[0]), requests_of())
-
-
-def test_new_weights_at_the_same_path_are_loaded(tiny_judge, tiny_adapters, copied):
-    engine = load(tiny_judge)
-    before = answers(engine, requests_of(copied))
-    engine.unload_adapter(str(copied))
-    shutil.copytree(tiny_adapters[1], copied, dirs_exist_ok=True)
-    after = answers(engine, requests_of(copied))
-    assert before != after
-    assert after == answers(load(tiny_judge), requests_of(tiny_adapters[1]))
 
 
 def test_ranks_and_scales_equal_peft(tiny_judge, copied):

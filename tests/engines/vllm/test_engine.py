@@ -88,20 +88,6 @@ def test_adapters_run_together(vllm_engine, tiny_judge, tiny_adapters):
     assert done["one 0 (0, 1)"].texts != done["none 0 (0, 1)"].texts != done["two 0 (0, 1)"].texts
 
 
-def test_new_weights_at_the_same_path_are_loaded_after_unloading(vllm_engine, tiny_adapters, tmp_path):
-    path = shutil.copytree(tiny_adapters[0], tmp_path / "adapter")
-    vllm_engine.load_adapter(str(path))
-    before = run(vllm_engine, requests_of(10, adapter=path))
-    vllm_engine.submit(requests_of(10, adapter=path))
-    assert not vllm_engine.unload_adapter(str(path)), "its requests are not answered yet"
-    vllm_engine.abort([request.key for request in requests_of(10)])
-    assert vllm_engine.unload_adapter(str(path))
-    shutil.copytree(tiny_adapters[1], path, dirs_exist_ok=True)
-    after = run(vllm_engine, requests_of(10, adapter=path))
-    assert after == run(vllm_engine, requests_of(10, adapter=tiny_adapters[1])) != before
-    assert vllm_engine.unload_adapter(str(path))
-
-
 def test_grammar(vllm_engine):
     sample = Sample(id="1", question="paris", answers=("dogs", "because " * 30))
     sampling = Sampling(max_tokens=24, temperature=2.0, grammar=Grammar("regex", r"(10|[1-9]) (10|[1-9])"), seed=3, n=8)
