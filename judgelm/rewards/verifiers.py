@@ -57,10 +57,11 @@ class VerifiersJudge(Judge[float, VerifiersJudgeConfig]):
         config = self.config
         if config.headers or config.prompt is not None or config.sampling.model_dump(exclude_none=True):
             raise ConfigError("judge judgelm: headers, prompt, and sampling are not supported; use options")
-        engine, options = "auto", dict(config.options)
+        options = dict(config.options)
+        engine = options.pop("engine", "openai" if config.base_url else "auto")
         if config.base_url:
             endpoint = {"base_url": config.base_url, "api_key_env": config.api_key_var}
-            engine, options["engine_args"] = "openai", endpoint | options.get("engine_args", {})
+            options["engine_args"] = endpoint | options.get("engine_args", {})
         rewards = shared_rewards(config.model or None, engine, config.method, json.dumps(options, sort_keys=True))
         reference = getattr(task, config.answer_field, None)
         reward, judgment = await rewards.reward_one(

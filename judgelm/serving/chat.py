@@ -1,6 +1,7 @@
 """Answers to prompts that no dialect recognises: the model gets the client's own messages."""
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,12 @@ _ROLES = ("system", "user", "assistant", "tool")
 _READ = ChatBody.model_fields.keys() | CompletionBody.model_fields.keys()
 _NO_NOTE = frozenset(
     {"continue_final_message", "add_generation_prompt", "parallel_tool_calls", "user", "metadata", "store", "echo"}
+)
+_SHOWN_SCHEMA = re.compile(
+    r"(?:following schema as specified in JSON Schema:"  # ragas
+    r"|Here is the output schema(?: \([^()]*\))?:"  # LangChain
+    r"|match the following json_schema:)"  # instructor
+    r"\s*(?:```(?:json)?\s*)?(?=\{)"
 )
 _CALL = '{"type": "function", "function": {"name": NAME, "parameters": SCHEMA}}'
 
@@ -90,6 +97,7 @@ def chat_response(completion: Completion, request: ChatRequest) -> ChatResponse:
 def chat_notes(request: ChatRequest) -> tuple[str, ...]:
     """Return notes about a response by the model."""
     notes = ["unrecognised prompt; answered by the model"]
+    notes += [] if _shown_schema(request) is None else ["the reply follows the JSON schema in the prompt"]
     fields = (name for name in request.ignored if name != "top_p")
     if ignored := (*fields, *sorted(str(name) for name in request.body.keys() - _READ - _NO_NOTE)):
         notes.append(f"these fields are ignored: {', '.join(ignored)}")
@@ -203,12 +211,28 @@ def _parameters(row: Mapping[str, Any]) -> Any:
 
 
 def _grammar(request: ChatRequest) -> Grammar | None:
-    schema: Mapping[str, Any] | None = {"type": "object"} if request.json_object else request.schema
+    schema = _shown_schema(request) or ({"type": "object"} if request.json_object else request.schema)
     if tools := called_tools(request):
         schema = tools[0].parameters if len(tools) == 1 else _any_call(tools)
     elif schema == {}:
         raise InputError('"response_format": expected a JSON schema with at least one key in "json_schema", "schema"')
     return None if schema is None else Grammar("json_schema", json.dumps(schema))
+
+
+def _shown_schema(request: ChatRequest) -> Mapping[str, Any] | None:
+    """Return the JSON schema that ragas, LangChain, or instructor write into a prompt, if there is exactly one."""
+    if request.schema is not None or request.tools or request.forced_tool or request.body.get("continue_final_message"):
+        return None
+    found: list[Mapping[str, Any]] = []
+    for message in request.messages:
+        for match in _SHOWN_SCHEMA.finditer(message.text):
+            try:
+                schema, _ = json.JSONDecoder().raw_decode(message.text, match.end())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(schema.get("properties"), Mapping) and schema not in found:
+                found.append(schema)
+    return {**found[0], "type": "object"} if len(found) == 1 else None
 
 
 def _any_call(tools: Sequence[Tool]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""judgelm's own routes: `/v1/judge` judges samples, and `/get_reward` is a remote reward model for OpenRLHF.
+"""judgelm's own routes: `/v1/judge` judges samples, and `/get_reward` is a remote reward model for OpenRLHF and slime.
 
-Source for the reward format: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client) and `openrlhf/cli/serve_rm.py`.
+Sources for the reward formats: OpenRLHF at 3c3be62, `openrlhf/utils/agent.py` (client) and `openrlhf/cli/serve_rm.py`;
+slime of August 2026, `slime/rollout/rm_hub/__init__.py`.
 """
 
 import asyncio
@@ -62,13 +63,16 @@ def native_routes(judges: ServedJudges, settings: ServerSettings) -> APIRouter:
         body = await read_json(request, settings)
         request.state.judge, handler = judges.find(request.query_params.get("judge"))
         is_reward_model = handler.judge.template.reading == "reward"
-        tasks = rewarded_tasks(body, is_reward_model=is_reward_model)
+        is_slime = "response" in body
+        tasks = rewarded_tasks(_slime_columns(body) if is_slime else body, is_reward_model=is_reward_model)
         judgments = await wait_for_answer(_judge_all(handler, tasks), request, settings)
         rewards = [_reward(each, None if is_reward_model else handler.judge.format.scale) for each in judgments]
+        if is_slime:
+            return json_response(rewards[0])
         shares = [0.5 + math.tanh(each / 2) / 2 for each in rewards] if is_reward_model else rewards
         return json_response({"rewards": rewards, "scores": shares, "extra_logs": {}})
 
-    router.post("/get_reward", summary="Score responses as a remote reward model for OpenRLHF")(reward)
+    router.post("/get_reward", summary="Score responses as a remote reward model for OpenRLHF or slime")(reward)
     responses, body = (
         replies("Judgment", "Judgments", description="Same format as a run file."),
         request_body("JudgeBody"),
@@ -125,6 +129,20 @@ def rewarded_tasks(body: Mapping[str, Any], *, is_reward_model: bool) -> list[Mo
         options = {"both_orders": True, "distribution": True} if pair else {}
         tasks.append(ModeTask(sample=sample, mode="pair" if pair else "single", options=options))
     return tasks
+
+
+def _slime_columns(body: Mapping[str, Any]) -> dict[str, list[str | None]]:
+    """Convert slime's request for one response to OpenRLHF's columns. The prompt can be a list of messages."""
+    prompt, response, label = body.get("prompt"), body["response"], body.get("label")
+    if isinstance(prompt, list):
+        texts = [each.get("content") for each in prompt if isinstance(each, Mapping) and each.get("role") == "user"]
+        prompt = "\n\n".join(texts) if all(isinstance(text, str) for text in texts) else None
+    if not (
+        isinstance(prompt, str) and prompt and isinstance(response, str) and isinstance(label, str | int | float | None)
+    ):
+        form = "a response as text, a prompt as text or as messages of a user, and a label as text, a number, or null"
+        raise InputError(f'"prompt", "response", "label": expected {form}, as sent by slime')
+    return {"query": [prompt + response], "prompts": [prompt], "labels": [None if label is None else str(label)]}
 
 
 def _question_and_reference(prompt: str, label: str | None) -> tuple[str, str | None]:

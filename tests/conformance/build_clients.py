@@ -46,8 +46,10 @@ PYTHON_CLIENTS = {
         *("hydra-core==1.3.8", "codetiming==1.4.0", "pyvers", "orjson", "cloudpickle"),
     ],
 }
-BESIDE_OURS = {"verl"}
-"""Installed without dependencies: torch, Ray and transformers are those of this environment, which it sees."""
+BESIDE_OURS = {"verifiers", "verl"}
+"""These also see the packages of this environment, because they import judgelm."""
+WITHOUT_DEPENDENCIES = {"verl"}
+"""Its torch, Ray and transformers are those of this environment."""
 SOURCE_CLIENTS = {  # files of a repository at a commit, next to the packages of the same name
     "arena_hard": (
         "https://github.com/lmarena/arena-hard-auto",
@@ -90,7 +92,7 @@ def _commands(name: str, folder: Path) -> list[list[str]]:
         install = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *NODE_CLIENTS[name]]
         return [install, *_sources(name, folder)]
     python = str(folder / "venv" / "bin" / "python")
-    alone = ["--no-deps"] if name in BESIDE_OURS else []
+    alone = ["--no-deps"] if name in WITHOUT_DEPENDENCIES else []
     commands = [
         [sys.executable, "-m", "venv", str(folder / "venv")],
         [python, "-m", "pip", "install", "--quiet", *alone, *PYTHON_CLIENTS[name]],

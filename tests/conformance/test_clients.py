@@ -253,6 +253,27 @@ def test_the_command_that_serves(client):
     assert found["models"] == ["scripted"]
 
 
+def test_verifiers(client):
+    levels = (5, 6, 4, 7, 3)
+    item = {"question": "What is 2 + 2?", "answer": of_quality(5)}
+    items = [item | {"response": of_quality(level, 1)} for level in levels]
+    served = {"model": "known"}
+    rewards = {
+        "reference": served,
+        "score": {"model": "8", "options": {"engine": "scripted"}, "method": "score", "base_url": ""},
+        "silent": {"model": "nonsense", "options": {"engine": "scripted"}, "base_url": ""},
+        "grouped": served | {"method": "group"},
+        "prompted": served | {"sampling": {"temperature": 0.5}},
+    }
+    found = client("verifiers", items=items, rewards=rewards)
+    assert found["reference"]["rewards"] == pytest.approx([CHANCES[level - 5] for level in levels], abs=0.1)
+    assert [each["parsed"] for each in found["reference"]["recorded"]] == found["reference"]["rewards"]
+    assert found["score"]["rewards"] == pytest.approx([7 / 9] * 5)
+    assert "no verdict" in found["silent"]["error"]
+    assert "method group is not supported" in found["grouped"]["error"]
+    assert "sampling" in found["prompted"]["error"]
+
+
 def test_verl(client, tiny_model):
     # the response of a quality against a reference of quality 5, through verl's reward loop
     levels = (5, 6, 4, 7, 3)

@@ -181,6 +181,40 @@ def test_bodies_of_another_form_are_refused(server, change, words):
     assert words in error_of(reply)["message"]
 
 
+def slime(prompt="q", response="good", label=None):
+    """What slime's `remote_rm` posts."""
+    return {"prompt": prompt, "response": response, "label": label}
+
+
+def test_slime_gets_a_number_for_one_response(server, reward_server):
+    assert reward_server.post(REWARD, slime()).json() == 2.5
+    first, second = of_quality(6), of_quality(5)
+    openrlhf = server.post(REWARD, body_of(first, labels=[second], prompt="q", end="")).json()["rewards"][0]
+    assert server.post(REWARD, slime("q", first, second)).json() == openrlhf == pytest.approx(CHANCES[1])
+    assert server.post(REWARD, slime("q", first, 4)).status_code == 200  # a number is the reference "4"
+
+
+def test_slimes_messages_are_the_users_question():
+    with served() as server:
+        messages = [{"role": "system", "content": "s"}, {"role": "user", "content": "the question"}]
+        assert server.post(REWARD, slime(messages, of_quality(6))).json() == pytest.approx(5 / 9)
+        [shown] = server.handler.worker.engine.prompts
+    assert [span.text for span in shown.spans if span.kind == "question"] == ["the question"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        slime(prompt=None), slime(prompt=""), slime(prompt=[]), slime(response=None), slime(response=["good"]),
+        slime(label={"a": 1}), slime(prompt=[{"role": "user", "content": [{"type": "image_url"}]}]),
+        slime(prompt=[{"role": "assistant", "content": "a"}]),
+    ],
+)  # fmt: skip
+def test_bodies_that_slime_does_not_send_are_refused(server, body):
+    reply = server.post(REWARD, body)
+    assert (reply.status_code, "as sent by slime" in error_of(reply)["message"]) == (400, True)
+
+
 def test_a_response_without_a_verdict_has_no_reward(reward_server):
     reply = reward_server.post(REWARD, body_of("good", "unknown"))
     assert (reply.status_code >= 500, "engine failed" in error_of(reply)["message"]) == (True, True)

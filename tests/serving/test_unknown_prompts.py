@@ -126,6 +126,45 @@ def test_a_reply_format_becomes_a_grammar(wanted, schema):
     assert (grammar.kind, json.loads(grammar.text)) == ("json_schema", schema)
 
 
+SHOWN = json.dumps(SCHEMA, indent=2)
+WRITTEN = {
+    "ragas": f"JSON format that complies with the following schema as specified in JSON Schema:\n{SHOWN}Do not use",
+    "langchain": f"Here is the output schema:\n```\n{SHOWN}\n```",
+    "langchain json": f"Here is the output schema (shown in a code block for readability only):\n```\n{SHOWN}\n```",
+    "instructor": f"the parsed objects in json that match the following json_schema:\n\n\n  {SHOWN}\n\nMake sure to",
+}
+OTHER = "Here is the output schema:\n" + json.dumps({"properties": {"cold": {"type": "boolean"}}})
+
+
+@pytest.mark.parametrize("wanted", [{}, {"response_format": {"type": "json_object"}}])
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_a_schema_in_the_prompt_becomes_a_grammar(text, wanted):
+    response, request = answered('{"warm": true}', wanted | {"messages": [{"role": "system", "content": text}, USER]})
+    assert json.loads(request.sampling.grammar.text) == SCHEMA
+    assert "follows the JSON schema in the prompt" in response.headers["x-judgelm-note"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Is this a schema? {SHOWN}",
+        f"{WRITTEN['ragas']}\n\n{OTHER}",
+        "Here is the output schema:\n{not JSON}",
+        "Here is the output schema:\n[1]",
+        'Here is the output schema:\n{"properties": 3}',
+    ],
+)
+def test_other_texts_about_schemas_do_not_constrain_the_reply(text):
+    response, request = answered("x", {"messages": [{"role": "user", "content": text}]})
+    assert request.sampling.grammar is None
+    assert "schema" not in response.headers["x-judgelm-note"]
+
+
+def test_a_schema_of_the_request_precedes_one_in_the_prompt():
+    grammar = asked({"role": "user", "content": OTHER}, **FORMAT).sampling.grammar
+    assert json.loads(grammar.text) == SCHEMA
+
+
 def test_a_reply_cut_off_in_its_json_is_not_completed():
     response, _ = answered('{ "warm": true }', FORMAT | {"max_tokens": 2})
     [choice] = response.json()["choices"]

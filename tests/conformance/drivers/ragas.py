@@ -1,6 +1,7 @@
 """ragas: an aspect critic, a score by simple criteria, a score by a rubric, and a discrete metric of the user's own.
 
 With `kinds` in the request: those metrics of `ragas.metrics.collections`. Three of them return NaN for every error.
+Kinds that start with "old" are metrics of `ragas.metrics`.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import openai
 from langchain_openai import ChatOpenAI
+from ragas import metrics as old
 from ragas.dataset_schema import SingleTurnSample
 from ragas.llms import LangchainLLMWrapper, llm_factory
 from ragas.metrics import AspectCritic, DiscreteMetric, RubricsScore, SimpleCriteriaScore
@@ -56,11 +58,33 @@ COLLECTIONS = {
     "rubrics": (DomainSpecificRubrics, ("user_input", "response", "reference")),
     "sql": (SQLSemanticEquivalence, ("response", "reference")),
 }
+OLD = {
+    "old faithfulness": old.Faithfulness,
+    "old groundedness": old.ResponseGroundedness,
+    "old context precision": old.LLMContextPrecisionWithReference,
+    "old context recall": old.LLMContextRecall,
+}
 address = {"base_url": asked["base_url"], "api_key": "none", "max_retries": 0}
+
+
+async def of_old(name):
+    """The scores of a metric of `ragas.metrics`, with None where the client cannot read a reply."""
+    metric, scores = OLD[name](llm=llm), []
+    for one in asked["singles"]:
+        texts = {"user_input": one["question"], "response": one["answer"], "reference": one["reference"]}
+        try:
+            value = await metric.single_turn_ascore(SingleTurnSample(**texts, retrieved_contexts=[one["reference"]]))
+        except Exception as error:
+            sys.stderr.write(f"{name}: {error!r:.300}\n")
+            value = math.nan
+        scores.append(None if math.isnan(value) else float(value))
+    return scores
 
 
 async def collected(name):
     """The scores, with None where the client cannot read a reply."""
+    if name in OLD:
+        return await of_old(name)
     kind, fields = COLLECTIONS[name]
     scores = []
     async with openai.AsyncOpenAI(**address) as connection:
