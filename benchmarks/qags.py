@@ -78,12 +78,12 @@ def read_summaries(path: Path) -> list[Summary]:
 def modes(wordings: Path | None) -> dict[str, Grounded]:
     """Return the mode per claim and on the whole answer, or a mode for each wording."""
     if wordings is None:
-        return {"claims": Grounded(), "answer": Grounded(claims="answer")}
+        return {"claims": Grounded(claims="sentences"), "answer": Grounded()}
     texts: Mapping[str, Any] = yaml.safe_load(wordings.read_text(encoding="utf-8"))
     made = {}
     for name, entry in texts.items():
         [prompt] = parse_prompts(json.dumps({"name": name, "ask": "prompt", **entry}), f"{name}.yaml")
-        made[name] = Grounded(prompt=prompt)
+        made[name] = Grounded(prompt=prompt, claims="sentences")
     return made
 
 

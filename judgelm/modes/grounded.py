@@ -1,4 +1,4 @@
-"""Whether an answer is supported by its context: one yes-no question for each claim of the answer.
+"""Whether an answer is supported by its context: one yes-no question about the answer, or about each of its claims.
 
 All claims and all answers share the context as a prefix, so the model reads it once.
 
@@ -39,7 +39,7 @@ _WRITE = PromptText(text=_TEXTS["claims"].strip(), kinds=ONE_ANSWER, delimiters=
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounded(PromptedMode):
-    """Judge whether answers are supported by their context, claim by claim.
+    """Judge whether answers are supported by their context, as a whole or claim by claim.
 
     `shown` has one entry per answer and claim: `part` is the claim, and `scores` contains P(supported). The judgment's
     `scores` are the aggregates per answer. One answer is labelled `supported` or `unsupported`, two are compared as a
@@ -49,7 +49,7 @@ class Grounded(PromptedMode):
     that is too long for the model is read in parts, and the highest probability counts.
 
     Attributes:
-        claims: `sentences` splits answers, `answer` checks each answer as a whole, and `judge` asks the model to list
+        claims: `answer` checks each answer as a whole, `sentences` splits answers, and `judge` asks the model to list
             the claims. `claims` in a row override this: a list of texts, or for several answers a list per answer.
         aggregate: score of an answer: lowest or mean P(supported), or share of claims with at least `threshold`.
         threshold: minimum score for the label `supported`.
@@ -67,7 +67,7 @@ class Grounded(PromptedMode):
     protocol: ClassVar[str] = "Each claim was judged separately against the context; the better supported answer wins"
 
     template: str = ""
-    claims: Literal["sentences", "answer", "judge"] = "sentences"
+    claims: Literal["answer", "sentences", "judge"] = "answer"
     aggregate: Aggregate = "min"
     threshold: float = 0.5
     evidence: bool = False

@@ -15,7 +15,16 @@ def run(cli, tmp_path):
     ]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    given = ("--column", "context=docs", "--mode", "grounded", "--mode-arg", "evidence=true")
+    given = (
+        "--column",
+        "context=docs",
+        "--mode",
+        "grounded",
+        "--mode-arg",
+        "claims=sentences",
+        "--mode-arg",
+        "evidence=true",
+    )
     code, _, errors = cli(
         "judgelm-batch", path, "-o", tmp_path / "out.jsonl", *given, "--engine", "scripted", "--model", "Yes"
     )

@@ -1,5 +1,7 @@
 """Claims of answers, passages of contexts, and the probability that a claim is supported."""
 
+from functools import partial
+
 import pytest
 
 from judgelm.errors import ConfigError, InputError
@@ -13,13 +15,15 @@ from tests.support.flows import broken, drive, reply, text_of, yes
 
 ANSWER = "The tower is in Paris. It was built in 1889."
 
+by_sentence = partial(Grounded, claims="sentences")
+
 
 def grounded(*answers, context="The tower stands in Paris.", question="", **metadata):
     return Sample(id="1", question=question, answers=answers, metadata={"context": context, **metadata})
 
 
 def test_an_answer_is_as_supported_as_its_weakest_claim():
-    [requests], judgment = drive(Grounded(), [yes(0.9), yes(0.2)], sample=grounded(ANSWER))
+    [requests], judgment = drive(by_sentence(), [yes(0.9), yes(0.2)], sample=grounded(ANSWER))
     texts = [text_of(request.prompt) for request in requests]
     assert texts[0].split("Statement: ")[0] == texts[1].split("Statement: ")[0]  # the context is a shared prefix
     assert "Statement: It was built in 1889." in texts[1]
@@ -43,30 +47,30 @@ def test_an_answer_is_as_supported_as_its_weakest_claim():
 )
 def test_aggregate_and_threshold_decide_the_label(options, score, label):
     replies = [yes(0.9), yes(0.2)][: 1 if "claims" in options else 2]
-    _, judgment = drive(Grounded(**options), replies, sample=grounded(ANSWER))
+    _, judgment = drive(by_sentence(**options), replies, sample=grounded(ANSWER))
     assert (judgment.scores, judgment.verdict) == ((pytest.approx(score),), LabelVerdict(label=label))
 
 
 def test_two_answers_are_compared_and_three_are_ranked():
-    _, judgment = drive(Grounded(), [yes(0.5), yes(0.4), yes(0.7)], sample=grounded("One is. Two is.", "Three is."))
+    _, judgment = drive(by_sentence(), [yes(0.5), yes(0.4), yes(0.7)], sample=grounded("One is. Two is.", "Three is."))
     assert (judgment.verdict, judgment.scores) == (PairVerdict(winner=2), (pytest.approx(0.4), pytest.approx(0.7)))
-    _, judgment = drive(Grounded(), [yes(0.5), yes(0.4), yes(0.7)], sample=grounded("A.", "B.", "C."))
+    _, judgment = drive(by_sentence(), [yes(0.5), yes(0.4), yes(0.7)], sample=grounded("A.", "B.", "C."))
     assert judgment.verdict == RankingVerdict(order=((2,), (0,), (1,)))
-    _, judgment = drive(Grounded(tie_margin=0.1), [yes(0.5), yes(0.45)], sample=grounded("A.", "B."))
+    _, judgment = drive(by_sentence(tie_margin=0.1), [yes(0.5), yes(0.45)], sample=grounded("A.", "B."))
     assert judgment.verdict == PairVerdict(winner="tie")
 
 
 def test_a_claim_that_cannot_be_judged_fails_the_judgment():
     for lost, code in ((broken(), "engine"), (yes(0.5, unassigned=0.6), "low_coverage")):
-        _, judgment = drive(Grounded(), [yes(0.9), lost], sample=grounded(ANSWER))
+        _, judgment = drive(by_sentence(), [yes(0.9), lost], sample=grounded(ANSWER))
         assert (judgment.verdict, judgment.scores, judgment.failure.code) == (None, None, code)
         assert judgment.failure.why.startswith("It was built in 1889.: ")
 
 
 def test_the_question_is_shown_if_there_is_one():
-    [[request]], _ = drive(Grounded(), [yes(0.9)], sample=grounded("Paris.", question="Where is it?"))
+    [[request]], _ = drive(by_sentence(), [yes(0.9)], sample=grounded("Paris.", question="Where is it?"))
     assert "answer to this question: Where is it?" in text_of(request.prompt)
-    [[request]], _ = drive(Grounded(), [yes(0.9)], sample=grounded("Paris."))
+    [[request]], _ = drive(by_sentence(), [yes(0.9)], sample=grounded("Paris."))
     assert "question" not in text_of(request.prompt)
 
 
@@ -74,23 +78,27 @@ def test_a_context_that_is_too_long_is_read_in_halves_and_the_highest_probabilit
     sample = grounded("A claim.", context=["First.", "Second.", "Third one is long."])
     too_long = broken("too_long", "the prompt has 9 tokens")
     # whole, then [First. Second.] and [Third ...], then First. and Second.
-    asked, judgment = drive(Grounded(), [too_long], [too_long, yes(0.3)], [yes(0.8), yes(0.1)], sample=sample)
+    asked, judgment = drive(by_sentence(), [too_long], [too_long, yes(0.3)], [yes(0.8), yes(0.1)], sample=sample)
     assert ["First." in text_of(request.prompt) for request in asked[2]] == [True, False]
     [shown] = judgment.shown
     assert (shown.scores, shown.passage, shown.context_parts) == ((pytest.approx(0.8),), "1", 3)
     cut = yes(0.9, truncations=(Truncation(answer=0, tokens_before=9, tokens_after=5),))
-    _, judgment = drive(Grounded(), [cut], [yes(0.3), yes(0.2)], sample=grounded("A claim.", context=["One.", "Two."]))
+    _, judgment = drive(
+        by_sentence(), [cut], [yes(0.3), yes(0.2)], sample=grounded("A claim.", context=["One.", "Two."])
+    )
     assert judgment.scores == (pytest.approx(0.3),)  # instead of 0.9 for the beginning of the claim
-    _, judgment = drive(Grounded(), [too_long], sample=grounded("A claim.", context="One sentence."))
+    _, judgment = drive(by_sentence(), [too_long], sample=grounded("A claim.", context="One sentence."))
     assert judgment.failure.code == "too_long"
-    _, judgment = drive(Grounded(), [too_long], [too_long, yes(0.3)], sample=grounded("A.", context=["First.", "B."]))
+    _, judgment = drive(
+        by_sentence(), [too_long], [too_long, yes(0.3)], sample=grounded("A.", context=["First.", "B."])
+    )
     assert judgment.failure.code == "too_long"  # a part that was not read could support the claim
 
 
 def test_evidence_names_the_passage_that_supports_a_claim_best():
     chunks = [{"id": "x", "text": "Kale."}, {"page_content": "Leek.", "metadata": {"source": "b.pdf"}}]
     asked, judgment = drive(
-        Grounded(evidence=True),
+        by_sentence(evidence=True),
         [yes(0.9), yes(0.2)],
         [yes(0.1), yes(0.3), yes(0.8), yes(0.2)],  # both claims with x, then with b.pdf
         sample=grounded("One. Two is.", context=chunks),
@@ -118,11 +126,18 @@ def test_claims_in_a_row_override_the_options():
     sample = grounded("a", "b", claims=[["One.", "Two."], ["Three."]])
     [requests], _ = drive(Grounded(claims="judge"), [yes(0.9)] * 3, sample=sample)
     assert len(requests) == 3
-    [requests], _ = drive(Grounded(), [yes(0.9)], sample=grounded("a. b is.", claims='["Only this."]'))
+    [requests], _ = drive(by_sentence(), [yes(0.9)], sample=grounded("a. b is.", claims='["Only this."]'))
     assert "Statement: Only this." in text_of(requests[0].prompt)
     for answers, claims in ((("a",), "x"), (("a",), [1]), (("a", "b"), ["One."]), (("a",), [" "])):
         with pytest.raises(InputError, match='sample 1: field "claims": expected'):
-            Grounded().check(grounded(*answers, claims=claims))
+            by_sentence().check(grounded(*answers, claims=claims))
+
+
+def test_by_default_an_answer_is_checked_as_a_whole():
+    [[request]], judgment = drive(Grounded(), [yes(0.7)], sample=grounded(ANSWER))
+    assert f"Statement: {ANSWER}\n" in text_of(request.prompt)
+    assert [shown.part for shown in judgment.shown] == [ANSWER]
+    assert (judgment.verdict, judgment.scores) == (LabelVerdict(label="supported"), pytest.approx((0.7,)))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +153,7 @@ def test_claims_in_a_row_override_the_options():
 )
 def test_samples_that_cannot_be_judged_are_refused(sample, finding):
     with pytest.raises(InputError, match=f"sample 1: .*{finding}"):
-        Grounded().check(sample)
+        by_sentence().check(sample)
 
 
 def test_own_prompts_must_show_the_context_and_ask_for_a_label():
@@ -150,15 +165,15 @@ def test_own_prompts_must_show_the_context_and_ask_for_a_label():
     own = "prompt: '{policy} {context} {answer}?'\nreply: Yes/No\n"
     sample = grounded("B.", prompt_fields={"policy": "P", "context": "C"})
     [[request]], _ = drive(
-        Grounded(prompt=parse_prompts(own, "own.yaml")[0]), [reply("Yes", shares=[1, 0, 0, 0])], sample=sample
+        by_sentence(prompt=parse_prompts(own, "own.yaml")[0]), [reply("Yes", shares=[1, 0, 0, 0])], sample=sample
     )
     assert text_of(request.prompt) == "P C B.?"
     for text in ("prompt: 'A: {answer}?'\nreply: Yes/No\n", "prompt: 'C: {context} A: {answer}?'\nreply: 1-5\n"):
         [bad] = parse_prompts(text, "own.yaml")
         with pytest.raises(ConfigError, match="mode grounded requires a label reply and the slots"):
-            Grounded(prompt=bad)
+            by_sentence(prompt=bad)
     with pytest.raises(ConfigError, match=r"threshold is 1\.5; it must be between 0 and 1"):
-        Grounded(threshold=1.5)
+        by_sentence(threshold=1.5)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,9 @@ def test_other_modes_and_columns(judge):
     [graded] = Judge("7", engine="scripted").grade_many([{"question": "q", "answer": "a"}])
     assert graded.scores == (7.0,)
     rows = [{"documents": ["It is red."], "answer": "It is red. It is big."}]
-    [grounded] = Judge("Yes", engine="scripted").run(rows, mode="grounded", columns={"context": "documents"})
+    [grounded] = Judge("Yes", engine="scripted").run(
+        rows, mode="grounded", claims="sentences", columns={"context": "documents"}
+    )
     assert [shown.part for shown in grounded.shown] == ["It is red.", "It is big."]
     assert judge.run([]) == []
 
