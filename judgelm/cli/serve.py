@@ -168,7 +168,7 @@ def serve(
             traffic=app.state.traffic,
             worker=worker,
             finish_s=shutdown_s,
-            on_listening=lambda: _greet(host, bound.getsockname()[1], app.state.judges.listed(), bool(keys)),
+            on_listening=lambda: _greet(host, bound.getsockname()[1], app.state.judges.listed, bool(keys)),
         )
         server.run(sockets=[bound])
     console.messages(filter(None, [handler_options.unknown_prompts.summary]))
