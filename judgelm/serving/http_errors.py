@@ -143,9 +143,9 @@ def typed_field(body: Mapping[str, Any], name: str, kind: type[Field], expected:
     raise InputError(f'"{name}": expected {expected}')
 
 
-def json_response(row: Mapping[str, Any]) -> Response:
-    """Return a row as a JSON response."""
-    return Response(json.dumps(row, allow_nan=False).encode(), media_type="application/json")
+def json_response(value: Mapping[str, Any] | float) -> Response:
+    """Return a value as a JSON response."""
+    return Response(json.dumps(value, allow_nan=False).encode(), media_type="application/json")
 
 
 async def wait_for_answer(work: Awaitable[Result], request: Request, settings: ServerSettings) -> Result:

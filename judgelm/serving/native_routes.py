@@ -136,7 +136,7 @@ def _slime_columns(body: Mapping[str, Any]) -> dict[str, list[str | None]]:
     prompt, response, label = body.get("prompt"), body["response"], body.get("label")
     if isinstance(prompt, list):
         texts = [each.get("content") for each in prompt if isinstance(each, Mapping) and each.get("role") == "user"]
-        prompt = "\n\n".join(texts) if all(isinstance(text, str) for text in texts) else None
+        prompt = None if any(not isinstance(text, str) for text in texts) else "\n\n".join(map(str, texts))
     if not (
         isinstance(prompt, str) and prompt and isinstance(response, str) and isinstance(label, str | int | float | None)
     ):
