@@ -287,9 +287,14 @@ class Judge:
         Raises:
             ConfigError: an argument is not a string.
         """
-        return self._judge(*self._pair(question, answer_1, answer_2, reference, fields, both_orders, options))
+        named: dict[str, Any] = {"reference": reference, "both_orders": both_orders, "fields": fields}
+        return self._judge(*self._pair(question, answer_1, answer_2, **named, **options))
 
-    async def acompare(
+    async def acompare(self, question: str, answer_1: str, answer_2: str, **arguments: Any) -> Judgment:
+        """Like `compare`, but asynchronous. Concurrent calls share the engine's batch; cancelling drops the request."""
+        return await self._awaited(*self._pair(question, answer_1, answer_2, **arguments))
+
+    def _pair(
         self,
         question: str,
         answer_1: str,
@@ -299,19 +304,6 @@ class Judge:
         both_orders: bool = True,
         fields: Mapping[str, object] | None = None,
         **options: Any,
-    ) -> Judgment:
-        """Like `compare`, but asynchronous. Concurrent calls share the engine's batch; cancelling drops the request."""
-        return await self._awaited(*self._pair(question, answer_1, answer_2, reference, fields, both_orders, options))
-
-    def _pair(
-        self,
-        question: str,
-        answer_1: str,
-        answer_2: str,
-        reference: str | None,
-        fields: Mapping[str, object] | None,
-        both_orders: bool,
-        options: dict[str, Any],
     ) -> tuple[Sample, BatchMode]:
         _require_texts("compare", reference=reference, question=question, answer_1=answer_1, answer_2=answer_2)
         metadata = self._fields("compare", fields, reference, options)
@@ -336,11 +328,29 @@ class Judge:
         such as `distribution=True` for the expected grade or `reasons="all"`, or, for `mode="rubric"`,
         `dimensions=["helpfulness"]`. `fields` are the values of a prompt file's other slots.
         """
+        named: dict[str, Any] = {"reference": reference, "anchor": anchor, "mode": mode, "fields": fields}
+        return self._judge(*self._single(question, answer, **named, **options))
+
+    async def agrade(self, question: str, answer: str, **arguments: Any) -> Judgment:
+        """Like `grade`, but asynchronous; see `acompare`."""
+        return await self._awaited(*self._single(question, answer, **arguments))
+
+    def _single(
+        self,
+        question: str,
+        answer: str,
+        *,
+        reference: str | None = None,
+        anchor: str | None = None,
+        mode: str | None = None,
+        fields: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> tuple[Sample, BatchMode]:
         _require_texts("grade", reference=reference, anchor=anchor, question=question, answer=answer)
         usual = self._grading_mode()
         metadata = self._fields("grade", fields, reference, options) | ({} if anchor is None else {"anchor": anchor})
         sample = Sample(id="1", question=question, answers=(answer,), reference=reference, metadata=metadata)
-        return self._judge(sample, self.mode(mode or usual, **options))
+        return sample, self.mode(mode or usual, **options)
 
     def _grading_mode(self) -> str:
         usual = "single" if self.format.prompt is None else self.format.prompt.modes[0]
@@ -364,6 +374,21 @@ class Judge:
         Raises:
             ConfigError: there are fewer than two answers, or an argument is not a string.
         """
+        return self._judge(*self._ranked(question, answers, reference=reference, fields=fields, **options))
+
+    async def arank(self, question: str, answers: Sequence[str], **arguments: Any) -> Judgment:
+        """Like `rank`, but asynchronous; see `acompare`."""
+        return await self._awaited(*self._ranked(question, answers, **arguments))
+
+    def _ranked(
+        self,
+        question: str,
+        answers: Sequence[str],
+        *,
+        reference: str | None = None,
+        fields: Mapping[str, object] | None = None,
+        **options: Any,
+    ) -> tuple[Sample, BatchMode]:
         listed = not isinstance(answers, str | bytes | Mapping | Set) and isinstance(answers, Iterable)
         texts = tuple(answers) if listed else ()
         if len(texts) < 2:
@@ -372,7 +397,7 @@ class Judge:
         _require_texts("rank", reference=reference, question=question, **named)
         metadata = self._fields("rank", fields, reference, options)
         sample = Sample(id="1", question=question, answers=texts, reference=reference, metadata=metadata)
-        return self._judge(sample, self.mode("multi", **options))
+        return sample, self.mode("multi", **options)
 
     def _fields(
         self, method: str, fields: object, reference: str | None, options: Mapping[str, object]

@@ -99,6 +99,22 @@ def test_asynchronous_calls_share_one_engine(judge):
     assert {each.sample_id for each in streamed} == {each.sample_id for each in judge.compare_many(ROWS)}
 
 
+def test_asynchronous_calls_judge_as_the_others_do(judge):
+    calls = {
+        "compare": (("q", "a", "b"), {"both_orders": False}),
+        "grade": (("q", "a"), {"reference": "r", "reasons": "all"}),
+        "rank": (("q", ["a", "b"]), {"permutations": 2}),
+    }
+
+    async def ask():
+        return [await getattr(judge, f"a{name}")(*texts, **options) for name, (texts, options) in calls.items()]
+
+    judgments = asyncio.run(ask())
+    for (name, (texts, options)), judgment in zip(calls.items(), judgments, strict=True):
+        assert judgment == getattr(judge, name)(*texts, **options)
+    assert judgments[0].winner == 1
+
+
 def test_cancelled_calls_are_dropped(judge):
     async def ask():
         task = asyncio.create_task(judge.acompare("q", "a", "b"))
