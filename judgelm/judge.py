@@ -185,6 +185,9 @@ class Judge:
         name = name or form.mode
         if form.head is not None and name not in (fitted := form.head.modes):
             raise ConfigError(f"mode {name}: this judge's head was fitted for mode {fitted[0]}; use --mode {fitted[0]}")
+        if form.head is not None and name == "grounded" and form.prompt is None:
+            finding = f"this judge's head was fitted for {form.template}, whose prompt does not show the context"
+            raise ConfigError(f"mode grounded: {finding}; tune with --prompt grounded, or pass --ignore-card")
         if options.get("criterion", form.criterion) != form.criterion and form.fitted:
             known = "no criterion" if form.criterion is None else f"the criterion {form.criterion!r}"
             raise CardError(f"the judge was fitted with {known}; remove --criterion, or pass --ignore-card")

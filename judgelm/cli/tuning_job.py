@@ -20,6 +20,7 @@ from judgelm.modes.readings import ReadingMode
 from judgelm.modes.single import Single
 from judgelm.prompts.catalog import Template
 from judgelm.prompts.judge_card import find_card
+from judgelm.prompts.passages import CONTEXT
 from judgelm.prompts.prompt_template import PromptTemplate
 from judgelm.records import Judgment, Label, Sample
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from judgelm.studies.tuning import TuningLabels
 
 RUNS = "candidates"
+_ENOUGH_GROUPS = 10
 
 
 LabelKind = Literal["pair", "label", "grade", "checklist"]
@@ -38,8 +40,8 @@ KIND_MODES: Mapping[LabelKind, str] = {"pair": "pair", "label": "label", "grade"
 """The mode that judges what is labelled."""
 
 _TRUTHS = {
-    **dict.fromkeys(("yes", "true", "1", "correct", "pass", "good"), 1.0),
-    **dict.fromkeys(("no", "false", "0", "incorrect", "fail", "bad"), 0.0),
+    **dict.fromkeys(("yes", "true", "1", "correct", "pass", "good", "supported"), 1.0),
+    **dict.fromkeys(("no", "false", "0", "incorrect", "fail", "bad", "unsupported"), 0.0),
 }
 
 
@@ -169,9 +171,8 @@ def _yes_no(sample: Sample, path: Path) -> "tuple[tuple[float, ...] | None, Labe
 def _truth(value: object, place: str) -> float:
     truth = _TRUTHS.get(label_text(value).strip('"'))
     if truth is None:
-        raise InputError(
-            f"{place}: label is {value!r:.40}; expected yes or no (or true, false, 1, 0). Put grades into a field score"
-        )
+        finding = f"{place}: label is {value!r:.40}; expected yes or no (or true, false, 1, 0, supported, unsupported)"
+        raise InputError(f"{finding}. Put grades into a field score")
     return truth
 
 
@@ -190,7 +191,8 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
     truth: list[float] = []
     seen: dict[tuple[Any, ...], tuple[str, tuple[float, ...]]] = {}
     questions, lengths, criteria = [], [], []
-    for name, sample in labelled.samples.items():
+    groups = _groups(tuple(labelled.samples.values()))
+    for group, (name, sample) in zip(groups, labelled.samples.items(), strict=True):
         label = labelled.labels[name]
         if job.kind == "pair":
             own: tuple[float, ...] = (label_of(pair_winner(label)),)
@@ -205,7 +207,7 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
         if job.kind != "grade":
             _check_repeated(sample, own, job, seen)
         truth += own
-        questions += [sample.question or sample.id] * len(own)
+        questions += [group] * len(own)
         lengths += [[len(answer) for answer in sample.answers]] * len(own)
         if job.kind == "checklist":
             criteria += [each.text for each in Checklist().criteria_of(sample)]
@@ -222,6 +224,16 @@ def tuning_labels(labelled: "LabelledSet", job: TuningJob) -> "TuningLabels":
         scale=job.scale,
         criteria=criteria,
     )
+
+
+def _groups(samples: Sequence[Sample]) -> list[str]:
+    """Group samples by question or by context: the fewest groups that are enough for all folds."""
+    questions = [sample.question or sample.id for sample in samples]
+    contexts = [
+        str(sample.metadata.get(CONTEXT) or question) for sample, question in zip(samples, questions, strict=True)
+    ]
+    by_count = {len(set(each)): each for each in (contexts, questions)}
+    return by_count[min((count for count in by_count if count >= _ENOUGH_GROUPS), default=max(by_count))]
 
 
 def _check_repeated(

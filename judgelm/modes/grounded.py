@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from judgelm.errors import ConfigError, InputError
-from judgelm.modes.claims import Claim, Passage, halves, read_passages, split_claims
+from judgelm.modes.claims import Claim, split_claims
 from judgelm.modes.completions import judged, read_reply, with_usage
 from judgelm.modes.flow import Flow, RequestFlow, interleave
 from judgelm.modes.mode import check_above_zero, sampling_for
@@ -21,12 +21,13 @@ from judgelm.modes.multi import compared
 from judgelm.modes.readings import PromptedMode, calibrated_yes, check_reading, read_words
 from judgelm.prompts.catalog import ONE_ANSWER, PromptText, read_texts, sha_of
 from judgelm.prompts.judge_prompt import FIELDS
+from judgelm.prompts.passages import CONTEXT, Passage, halves, read_passages
 from judgelm.prompts.prompt_file import read_prompt
 from judgelm.records import LabelVerdict, Request, Sample, Shown, Unparsed
 from judgelm.yaml_files import parse_yaml
 
-CONTEXT, CLAIMS = "context", "claims"
-"""Fields of a row, in the sample's `metadata`."""
+CLAIMS = "claims"
+"""Field of a row, in the sample's `metadata`."""
 MAX_CLAIMS = 1000
 _TEXTS = read_texts(Path(__file__).with_suffix(".toml"))
 _MARKER = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
@@ -192,9 +193,9 @@ class Grounded(PromptedMode):
         self, sample: Sample, index: int, claim: Claim, passages: Sequence[Passage], *, named: bool = False
     ) -> RequestFlow[Shown]:
         """Ask whether a context supports a claim. If the context is too long, ask about each half of it."""
-        fields, text = sample.metadata.get(FIELDS), "\n\n".join(passage.text for passage in passages)
+        fields = sample.metadata.get(FIELDS)
         known = fields if isinstance(fields, Mapping) else {}
-        metadata = {**sample.metadata, FIELDS: {**known, CONTEXT: text}}
+        metadata = {**sample.metadata, FIELDS: {**known, CONTEXT: [passage.text for passage in passages]}}
         asked = replace(sample, answers=(claim.in_full,), metadata=metadata)
         [shown] = (yield from read_words(self._reading(sample), asked, ())).shown
         is_long = bool(shown.truncations) or (shown.failure is not None and shown.failure.code == "too_long")

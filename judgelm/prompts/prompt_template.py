@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import cast
@@ -9,6 +10,7 @@ from typing import cast
 from judgelm.errors import ConfigError, InputError
 from judgelm.prompts.catalog import JudgeReading, Layout, Messages, Template, VerdictForm, fill
 from judgelm.prompts.judge_prompt import FIELDS, JudgePrompt, PromptKind, pieces_of, slots_of
+from judgelm.prompts.passages import CONTEXT, read_passages
 from judgelm.records import Prompt, Role, Sample, Span
 
 _MARK = "\ue000"
@@ -130,7 +132,7 @@ def field_check(prompt: JudgePrompt | None) -> Callable[[Sample], None]:
 
 
 def slot_text(sample: Sample, prompt: JudgePrompt, name: str, criterion: str | None = None) -> str:
-    """Return the text for a slot that shows another field of the row.
+    """Return the text for a slot that shows another field of the row: the passages of `context`, or text, or else JSON.
 
     Raises:
         InputError: the sample has no such field.
@@ -151,6 +153,9 @@ def slot_text(sample: Sample, prompt: JudgePrompt, name: str, criterion: str | N
             f"sample {sample.id}: prompt {prompt.name} shows {{{name}}}, but {has}; add a column {name}, pass "
             f"{option}, or write {{{{{name}}}}} for literal text"
         )
+    if name == CONTEXT:
+        with suppress(ConfigError):
+            return "\n\n".join(passage.text for passage in read_passages(value, split=False))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from judgelm.errors import ConfigError
-from judgelm.modes.claims import read_passages
 from judgelm.modes.votes import verdict_text
+from judgelm.prompts.passages import read_passages
 from judgelm.records import Judgment, Sample, Shown, failure_name
 from judgelm.reports.pairs import clipped
 

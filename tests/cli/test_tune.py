@@ -586,6 +586,40 @@ def test_labels_of_single_answers_make_a_judge(cli, tiny_chat, tmp_path, kind, m
         assert [each["score"] for each in plain] == pytest.approx([each["score"] for each in verdicts], abs=1e-2)
 
 
+def test_labels_of_claims_make_a_judge_for_mode_grounded(cli, tiny_chat, tmp_path):
+    """Documents are shown as in mode `grounded`, and claims about the same documents are in the same fold."""
+    rows = [
+        {
+            "id": row["id"],
+            "question": "Summarise it.",
+            "context": [{"id": "a", "text": f"It is {index % 20}."}, {"id": "b", "text": row["answer"]}],
+            "answer": "It has a fox.",
+            "label": "supported" if "fox" in row["answer"] else "unsupported",
+        }
+        for index, row in enumerate(answers_of("label"))
+    ]
+    labels = write_rows(tmp_path / "labels.jsonl", rows)
+    options = ("--prompt", "grounded", "--dtype", "float32", "--json", "figures.json")
+    code, _, err = cli("judgelm", "tune", tiny_chat, "-l", labels, "-o", "judge", *options)
+    assert code == 0, err
+    assert json.loads(Path("figures.json").read_text())["questions"] == 40  # documents
+    assert (find_card("judge").head.terms.kind, find_card("judge").prompt.name) == ("label", "grounded")
+    judged = {}
+    for mode in ("label", "grounded"):
+        options = ("--model", "judge", "--mode", mode, "--dtype", "float32")
+        code, _, err = cli("judgelm-batch", labels, "-o", f"{mode}.jsonl", *options)
+        assert code == 0, err
+        judged[mode] = [(row["probability"], row["verdict"]["label"]) for row in rows_of(f"{mode}.jsonl")]
+    assert [label == "supported" for _, label in judged["grounded"]] == [label == "yes" for _, label in judged["label"]]
+    assert [p for p, _ in judged["grounded"]] == pytest.approx([p for p, _ in judged["label"]], abs=1e-4)
+    write_card(
+        Path("judge"),
+        replace(find_card("judge"), prompt=None, template="yes-no", template_sha=get_template("yes-no").sha),
+    )
+    code, _, err = cli("judgelm-batch", labels, "-o", "other.jsonl", *options)
+    assert "whose prompt does not show the context" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("change", "options", "finding"),
     [

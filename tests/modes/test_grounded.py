@@ -6,8 +6,9 @@ import pytest
 
 from judgelm.errors import ConfigError, InputError
 from judgelm.modes import make_mode
-from judgelm.modes.claims import halves, read_passages, split_claims
+from judgelm.modes.claims import split_claims
 from judgelm.modes.grounded import Grounded
+from judgelm.prompts.passages import halves, read_passages
 from judgelm.prompts.prompt_file import parse_prompts
 from judgelm.records import LabelVerdict, PairVerdict, RankingVerdict, Sample, Truncation
 from judgelm.serialization import judgment_from_row, judgment_row
