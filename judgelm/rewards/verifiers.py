@@ -64,10 +64,11 @@ class VerifiersJudge(Judge[float, VerifiersJudgeConfig]):
             options["engine_args"] = endpoint | options.get("engine_args", {})
         rewards = shared_rewards(config.model or None, engine, config.method, json.dumps(options, sort_keys=True))
         reference = getattr(task, config.answer_field, None)
+        question, answer = judge_question(task, config.question_field), judge_response(trace, config.view)
         reward, judgment = await rewards.reward_one(
             RewardedAnswer(
-                judge_question(task, config.question_field),
-                judge_response(trace, config.view),
+                question,
+                answer,
                 reference if isinstance(reference, str) else None,
                 getattr(task, config.criteria_field, None),
                 {name: value for name in rewards.fields if (value := getattr(task, name, None)) is not None},
@@ -75,5 +76,7 @@ class VerifiersJudge(Judge[float, VerifiersJudgeConfig]):
         )
         usage = Usage(prompt_tokens=judgment.prompt_tokens, completion_tokens=judgment.completion_tokens)
         text = json.dumps(judgment.to_dict(), ensure_ascii=False)
-        trace.record_judge(JudgeResponse(text=text, parsed=reward, usage=usage))
+        request = {"model": config.model, "method": config.method, "question": question, "answer": answer}
+        response = JudgeResponse(text=text, parsed=reward, usage=usage)
+        trace.record_judge_call(name=self.reward_name, request=request, response=response)
         return reward

@@ -72,6 +72,7 @@ NODE_CLIENTS = {
 def build(name: str) -> str:
     """Install one client; what became of it, in words."""
     wanted = [*(PYTHON_CLIENTS | NODE_CLIENTS)[name], *SOURCE_CLIENTS.get(name, ())[:2]]
+    wanted += ["beside judgelm"] if name in BESIDE_OURS else []
     folder, stamp = FOLDER / name, FOLDER / name / "requirements.json"
     if stamp.is_file() and json.loads(stamp.read_text()) == wanted:
         return "is there"

@@ -267,7 +267,10 @@ def test_verifiers(client):
     }
     found = client("verifiers", items=items, rewards=rewards)
     assert found["reference"]["rewards"] == pytest.approx([CHANCES[level - 5] for level in levels], abs=0.1)
-    assert [each["parsed"] for each in found["reference"]["recorded"]] == found["reference"]["rewards"]
+    recorded = found["reference"]["recorded"]
+    assert [each["response"]["parsed"] for each in recorded] == found["reference"]["rewards"]
+    assert [each["name"] for each in recorded] == ["judgelm"] * 5
+    assert [each["request"]["answer"] for each in recorded] == [each["response"] for each in items]
     assert found["score"]["rewards"] == pytest.approx([7 / 9] * 5)
     assert "no verdict" in found["silent"]["error"]
     assert "method group is not supported" in found["grouped"]["error"]

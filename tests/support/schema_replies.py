@@ -29,7 +29,10 @@ def smallest(schema, root=None):
 
 
 class SchemaEngine(KnownEngine):
-    """A judge that also writes what a schema asks for."""
+    """A judge that also writes what a schema asks for, or a rating."""
+
+    def write(self, prompt):
+        return "1" if "a rating of 0, 1, or 2" in "".join(prompt.texts) else super().write(prompt)
 
     def answer(self, request):
         grammar = request.sampling.grammar

@@ -54,7 +54,7 @@ def trace(one):
             retrieval.set_inputs(one["question"])
             retrieval.set_outputs([Document(page_content=one["reference"])])
         span.set_outputs(one["answer"])
-    return mlflow.get_trace(span.trace_id)
+    return mlflow.get_trace(span.trace_id, flush=True)
 
 
 def value(name, one):

@@ -34,7 +34,7 @@ async def score(options):
         rewards = await asyncio.gather(*(judge.score(data, trace) for data, trace in rollouts))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"}
-    return {"rewards": rewards, "recorded": [trace.info["judge"][0] for _, trace in rollouts]}
+    return {"rewards": rewards, "recorded": [trace.info["judge_calls"][0] for _, trace in rollouts]}
 
 
 async def main():
