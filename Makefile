@@ -161,7 +161,7 @@ test-gpu: setup $(VENV)/.vllm
 
 conformance: setup
 	$(BIN)/python tests/conformance/build_clients.py
-	$(BIN)/pytest -m conformance tests/conformance
+	$(BIN)/pytest -m "conformance and not slow" tests/conformance
 
 check: setup $(VENV)/.vllm
 	$(BIN)/ruff format --check .

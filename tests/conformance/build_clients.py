@@ -34,11 +34,13 @@ PYTHON_CLIENTS = {
     "lm_eval": ["lm_eval[api]==0.4.13", "openai==3.57.0"],
     "mlflow": ["mlflow==3.17.2", "openai==3.57.0", "litellm==1.110.2"],
     "openai_python": ["openai==3.57.0"],
+    "openrlhf": ["openrlhf==0.11.2", "pylatexenc", "levenshtein"],
     "openevals": ["openevals==0.2.2"],
     "opik": ["opik==2.2.122"],
     "phoenix": ["arize-phoenix-evals==3.9.4", "openai==3.57.0"],
     "prometheus_eval": ["prometheus-eval==0.1.20", "litellm==1.110.2"],
     "ragas": ["ragas==0.4.3", "langchain-community==0.4.1"],
+    "slime": ["pylatexenc", "httpx"],
     "trulens": ["trulens-core==2.13.1", "trulens-feedback==2.13.1", "trulens-providers-openai==2.13.1"],
     "verifiers": ["verifiers==0.4.0"],
     "verl": [
@@ -46,9 +48,9 @@ PYTHON_CLIENTS = {
         *("hydra-core==1.3.8", "codetiming==1.4.0", "pyvers", "orjson", "cloudpickle"),
     ],
 }
-BESIDE_OURS = {"verifiers", "verl"}
-"""These also see the packages of this environment, because they import judgelm."""
-WITHOUT_DEPENDENCIES = {"verl"}
+BESIDE_OURS = {"openrlhf", "slime", "verifiers", "verl"}
+"""These also see the packages of this environment, because they import judgelm, torch, or Ray."""
+WITHOUT_DEPENDENCIES = {"openrlhf", "verl"}
 """Its torch, Ray and transformers are those of this environment."""
 SOURCE_CLIENTS = {  # files of a repository at a commit, next to the packages of the same name
     "arena_hard": (
@@ -56,6 +58,7 @@ SOURCE_CLIENTS = {  # files of a repository at a commit, next to the packages of
         "196f6b826783b3da7310e361a805fa36f0be83f3",
         ["gen_judgment.py", "show_result.py", "utils", "config"],
     ),
+    "slime": ("https://github.com/THUDM/slime", "624b824a898ab0ec1fcb4d373004c7f3852bf515", ["slime"]),
     "langfuse_server": (
         "https://github.com/langfuse/langfuse",
         "62751446149b702b419a9292ddfc2280cdf74b8c",

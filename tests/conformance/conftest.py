@@ -65,11 +65,11 @@ def run_in(client, command, server, folder, *, expected=(0,), cwd=None, timeout_
 def client(known_server, tmp_path):
     """Runs a client's driver: what it is asked as JSON in, what the client concluded as JSON out."""
 
-    def run(name, **asked):
+    def run(name, *, timeout_s=280, **asked):
         given, found = tmp_path / "asked.json", tmp_path / "found.json"
         server = asked.setdefault("base_url", known_server)
         given.write_text(json.dumps(asked), encoding="utf-8")
-        drive(name, given, found, server)
+        drive(name, given, found, server, timeout_s=timeout_s)
         return json.loads(found.read_text(encoding="utf-8"))
 
     return run

@@ -88,7 +88,7 @@ def arena_label(first, second):
 def test_arena_hard(client):
     levels = {"strong": [9] * 5, "weak": [2] * 5, "mixed": [8, 2, 6, 4, 5]}
     questions, baseline = [[n, f"What is {n} + {n}?"] for n in range(5)], [of_quality(5, nth) for nth in range(5)]
-    models = {name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in levels.items()}
+    models = {name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in LEVELS.items()}
     benchmarks = [("arena-hard-v2.0", "hard_prompt", "o3-mini-2025-01-31")]
     benchmarks += [("arena-hard-v0.1", "arena-hard-v0.1", "gpt-4-0314")]
     found = client(
@@ -96,7 +96,7 @@ def test_arena_hard(client):
         python=sys.executable,  # the leaderboard needs torch
     )  # fmt: skip
     for one in found.values():
-        for name, own in levels.items():  # the baseline is shown first, then second
+        for name, own in LEVELS.items():  # the baseline is shown first, then second
             assert one["verdicts"][name] == [[arena_label(5, level), arena_label(level, 5)] for level in own], name
         assert one["scores"]["strong"] == 100.0
         assert one["scores"]["weak"] == 0.0
@@ -253,10 +253,12 @@ def test_the_command_that_serves(client):
     assert found["models"] == ["scripted"]
 
 
+LEVELS = (5, 6, 4, 7, 3)
+
+
 def test_verifiers(client):
-    levels = (5, 6, 4, 7, 3)
     item = {"question": "What is 2 + 2?", "answer": of_quality(5)}
-    items = [item | {"response": of_quality(level, 1)} for level in levels]
+    items = [item | {"response": of_quality(level, 1)} for level in LEVELS]
     served = {"model": "known"}
     rewards = {
         "reference": served,
@@ -266,7 +268,7 @@ def test_verifiers(client):
         "prompted": served | {"sampling": {"temperature": 0.5}},
     }
     found = client("verifiers", items=items, rewards=rewards)
-    assert found["reference"]["rewards"] == pytest.approx([CHANCES[level - 5] for level in levels], abs=0.1)
+    assert found["reference"]["rewards"] == pytest.approx([CHANCES[level - 5] for level in LEVELS], abs=0.1)
     recorded = found["reference"]["recorded"]
     assert [each["response"]["parsed"] for each in recorded] == found["reference"]["rewards"]
     assert [each["name"] for each in recorded] == ["judgelm"] * 5
@@ -277,11 +279,28 @@ def test_verifiers(client):
     assert "sampling" in found["prompted"]["error"]
 
 
+def test_openrlhf(client, tiny_model):
+    items = [
+        {"prompt": "What is 2 + 2?", "reference": of_quality(5), "response": of_quality(level, 1)} for level in LEVELS
+    ]
+    found = client("openrlhf", items=items, tokenizer=str(tiny_model))["found"]
+    rewards = [reward for each in found for reward in each["reward"]]
+    assert rewards == pytest.approx([CHANCES[level - 5] for level in LEVELS], abs=0.1)
+    assert [each["scores"] for each in found] == [each["reward"] for each in found]
+
+
+def test_slime(client):
+    texts = ["What is 2 + 2?", [{"role": "system", "content": "s"}, {"role": "user", "content": "What is 2 + 2?"}]]
+    for prompt in texts:
+        items = [{"prompt": prompt, "reference": of_quality(5), "response": of_quality(level, 1)} for level in LEVELS]
+        rewards = client("slime", items=items)["rewards"]
+        assert rewards == pytest.approx([CHANCES[level - 5] for level in LEVELS], abs=0.1)
+
+
 def test_verl(client, tiny_model):
     # the response of a quality against a reference of quality 5, through verl's reward loop
-    levels = (5, 6, 4, 7, 3)
     item = {"question": "What is 2 + 2?", "reference": of_quality(5)}
-    items = [item | {"response": of_quality(level, 1)} for level in levels]
+    items = [item | {"response": of_quality(level, 1)} for level in LEVELS]
     served = {"model": "known", "engine": "openai"}
     silent = {"model": "nonsense", "engine": "scripted"}
     rewards = {
@@ -290,7 +309,7 @@ def test_verl(client, tiny_model):
     }  # fmt: skip
     found = client("verl", tokenizer=str(tiny_model), items=items, rewards=rewards)
     # a server tells the probabilities of the likeliest tokens alone, so these are near and not exact
-    assert found["reference"]["scores"] == pytest.approx([CHANCES[level - 5] for level in levels], abs=0.1)
+    assert found["reference"]["scores"] == pytest.approx([CHANCES[level - 5] for level in LEVELS], abs=0.1)
     assert found["reference"]["sums"] == pytest.approx(found["reference"]["scores"], abs=1e-6)
     assert found["score"]["scores"] == pytest.approx([7 / 9] * 5)
     assert found["score"]["judged"] == [1] * 5

@@ -52,6 +52,28 @@ def test_asynchronous_rewards_are_the_same_and_run_side_by_side():
     assert asyncio.run(both()) == [pytest.approx([CHANCES[-1], CHANCES[1]])] * 2
 
 
+@pytest.mark.slow
+def test_trl_trains_with_asynchronous_rewards(tiny_model, tmp_path):
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    rows = [{"prompt": f"what is {number} ?", "reference": of_quality(5)} for number in range(4)]
+    functions = [AsyncJudgeReward(known_judge(), method) for method in ("reference", "score")]
+    config = GRPOConfig(
+        output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=4, num_generations=2, logging_steps=1,
+        max_completion_length=4, report_to="none", use_cpu=True, bf16=False,
+    )  # fmt: skip
+    trainer = GRPOTrainer(str(tiny_model), reward_funcs=functions, args=config, train_dataset=Dataset.from_list(rows))
+    trainer.train()
+    steps = [row for row in trainer.state.log_history if "reward" in row]
+    assert len(steps) == 2
+    for row in steps:
+        assert row["reward"] == pytest.approx(
+            row["rewards/judge_reference/mean"] + row["rewards/judge_score/mean"], abs=1e-5
+        )
+        assert 0 < row["rewards/judge_score/mean"] < 1
+
+
 def test_the_question_is_the_prompt_or_a_column():
     engine = KnownEngine()
     function = reward_function("score", engine)
