@@ -88,7 +88,7 @@ def arena_label(first, second):
 def test_arena_hard(client):
     levels = {"strong": [9] * 5, "weak": [2] * 5, "mixed": [8, 2, 6, 4, 5]}
     questions, baseline = [[n, f"What is {n} + {n}?"] for n in range(5)], [of_quality(5, nth) for nth in range(5)]
-    models = {name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in LEVELS.items()}
+    models = {name: [of_quality(level, 7 + nth) for nth, level in enumerate(own)] for name, own in levels.items()}
     benchmarks = [("arena-hard-v2.0", "hard_prompt", "o3-mini-2025-01-31")]
     benchmarks += [("arena-hard-v0.1", "arena-hard-v0.1", "gpt-4-0314")]
     found = client(
@@ -96,7 +96,7 @@ def test_arena_hard(client):
         python=sys.executable,  # the leaderboard needs torch
     )  # fmt: skip
     for one in found.values():
-        for name, own in LEVELS.items():  # the baseline is shown first, then second
+        for name, own in levels.items():  # the baseline is shown first, then second
             assert one["verdicts"][name] == [[arena_label(5, level), arena_label(level, 5)] for level in own], name
         assert one["scores"]["strong"] == 100.0
         assert one["scores"]["weak"] == 0.0
