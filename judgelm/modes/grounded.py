@@ -144,7 +144,7 @@ class Grounded(PromptedMode):
     @with_usage
     def __call__(self, sample: Sample) -> Flow:
         """Judge a sample."""
-        self.check(sample)
+        PromptedMode.check(self, sample)
         passages, claims = self._passages(sample), self._claims(sample)
         if claims is None:
             lists = yield from interleave([self._write(sample, index) for index in range(len(sample.answers))])
