@@ -592,21 +592,22 @@ def test_labels_of_claims_make_a_judge_for_mode_grounded(cli, tiny_chat, tmp_pat
         {
             "id": row["id"],
             "question": "Summarise it.",
-            "context": [{"id": "a", "text": f"It is {index % 20}."}, {"id": "b", "text": row["answer"]}],
+            "documents": [{"id": "a", "text": f"It is {index % 20}."}, {"id": "b", "text": row["answer"]}],
             "answer": "It has a fox.",
             "label": "supported" if "fox" in row["answer"] else "unsupported",
         }
         for index, row in enumerate(answers_of("label"))
     ]
     labels = write_rows(tmp_path / "labels.jsonl", rows)
-    options = ("--prompt", "grounded", "--dtype", "float32", "--json", "figures.json")
+    column = ("--column", "context=documents", "--dtype", "float32")
+    options = ("--prompt", "grounded", "--json", "figures.json", *column)
     code, _, err = cli("judgelm", "tune", tiny_chat, "-l", labels, "-o", "judge", *options)
     assert code == 0, err
     assert json.loads(Path("figures.json").read_text())["questions"] == 40  # documents
     assert (find_card("judge").head.terms.kind, find_card("judge").prompt.name) == ("label", "grounded")
     judged = {}
     for mode in ("label", "grounded"):
-        options = ("--model", "judge", "--mode", mode, "--dtype", "float32")
+        options = ("--model", "judge", "--mode", mode, *column)
         code, _, err = cli("judgelm-batch", labels, "-o", f"{mode}.jsonl", *options)
         assert code == 0, err
         judged[mode] = [(row["probability"], row["verdict"]["label"]) for row in rows_of(f"{mode}.jsonl")]
