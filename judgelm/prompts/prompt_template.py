@@ -153,7 +153,7 @@ def slot_text(sample: Sample, prompt: JudgePrompt, name: str, criterion: str | N
             f"sample {sample.id}: prompt {prompt.name} shows {{{name}}}, but {has}; add a column {name}, pass "
             f"{option}, or write {{{{{name}}}}} for literal text"
         )
-    if name == CONTEXT:
+    if name == CONTEXT and (isinstance(value, list) or str(value).lstrip()[:1] == "["):
         with suppress(ConfigError):
             return "\n\n".join(passage.text for passage in read_passages(value, split=False))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
